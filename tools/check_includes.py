@@ -59,7 +59,7 @@ MAY = {
     "strategies/parameter_server/rpc": ["engine/base", "engine/device", "engine/tensor", "collectives/memory"],
     "strategies/parameter_server/cluster": TRAIN + ["collectives/cost"] + SERVERS[:1],
     "strategies/parameter_server/server": ENGINE + ["collectives/topology"] + SERVERS[:2],
-    "strategies/parameter_server/worker": ENGINE + ["collectives/job"] + SERVERS[:3],
+    "strategies/parameter_server/worker": ENGINE + ["collectives/bootstrap", "collectives/job"] + SERVERS[:3],
     "strategies/grpc": ["engine/base"] + SERVERS[:1],
     "strategies/pmix": ["engine/base"],
     "strategies/session": ENGINE + DEVICES + JOBS

@@ -17,7 +17,7 @@ namespace {
 using engine::Clock;
 using engine::Ops;
 
-constexpr int kEnd = 0, kTurn = 1;        // marks
+constexpr int kEnd = 0, kTurn = 1;        // events
 constexpr std::size_t kSmallBytes = 256;  // bytes
 constexpr const char* kFor = "measuring what GPUs cost each other";
 
@@ -82,8 +82,8 @@ class Measurement {
   double timed(const std::function<void()>& queue, std::span<const std::size_t> by) const {
     const auto begin = Clock::now();
     queue();
-    for (const std::size_t gpu : by) ops(gpu).mark(kEnd);
-    for (const std::size_t gpu : by) ops(gpu).wait(kEnd);
+    for (const std::size_t gpu : by) ops(gpu).record_event(kEnd);
+    for (const std::size_t gpu : by) ops(gpu).wait_for_event(kEnd);
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
@@ -167,7 +167,7 @@ class Measurement {
       const std::array<std::byte*, 1> targets{gpus_[gpu].to.data() +
                                               (&by == &b ? kSmallBytes / 2 : 0)};
       by.reduce({.from = sources, .to = targets, .count = kSmallBytes / 2 / sizeof(float)});
-      by.mark(kTurn);
+      by.record_event(kTurn);
     };
     std::vector<double> times;
     for (int i = 0; i < probes_.repetitions; ++i) {
@@ -178,8 +178,8 @@ class Measurement {
         reduce(b, other->gpu);
         a.reduce_behind(b, kTurn);
       }
-      a.mark(kEnd), b.mark(kEnd);
-      a.wait(kEnd), b.wait(kEnd);
+      a.record_event(kEnd), b.record_event(kEnd);
+      a.wait_for_event(kEnd), b.wait_for_event(kEnd);
       times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     }
     return std::max(0.0, engine::median(times) / double(2 * (probes_.kernels / 2)) - kernel);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Measures what the GPUs of a process cost each other: a kernel, a mark between two of them, copies
-// within each one's memory, over each link in each direction, and over all at once. Through Ops
-// alone, so on whatever has some. What becomes of the numbers stands in gpu_costs.h.
+// Measures what the GPUs of a process cost each other: a kernel, an event between two of them,
+// copies within each one's memory, over each link in each direction, and over all at once. Through
+// Ops alone, so on whatever has some. What becomes of the numbers stands in gpu_costs.h.
 //
 // One thread, while nothing else uses the GPUs. Takes memory of each for a while. Some milliseconds
 // a pair, since fast links get more bytes than slow ones.

@@ -25,9 +25,10 @@ namespace {
 using engine::Clock;
 using engine::Code;
 
-constexpr std::size_t kWindow = 8;          // chunks of one pair and tag that are posted at once
-constexpr int kReasonTag = 0;               // why a peer stops, and words; all others are above it
-constexpr std::size_t kMostWordsKept = 16;  // under way, of one process; and not heard, of one rank
+constexpr std::size_t kWindow = 8;  // chunks of one pair and tag that are posted at once
+constexpr int kReasonTag = 0;  // why a peer stops, and control messages; all others are above it
+// Limits per process (in progress) and per rank (not yet received).
+constexpr std::size_t kMostControlMessages = 16;
 constexpr std::chrono::milliseconds kLastWords{500};
 constexpr unsigned long kTimerSlack = 1000;  // ns: a sleep of 50 us is not one of 100
 
@@ -69,11 +70,11 @@ struct Reason {
   std::array<std::byte, Transport::kMostReason> error{};
 };
 
-// A word instead of a reason: its first number is negative.
-struct WordMessage {
-  std::int32_t word, from, to, plan;
+// A control message instead of a reason: its first number is negative.
+struct ControlFrame {
+  std::int32_t kind, from, to, plan;
 };
-constexpr std::int32_t kAskWord = -1, kHereWord = -2;
+constexpr std::int32_t kQuestionFrame = -1, kAnswerFrame = -2;
 
 // What the transports of one process share. Calls are made under the lock of `calls`.
 class Fabric {
@@ -112,9 +113,9 @@ class Fabric {
         give_up(chunk.request, !line.sends);
       }
     }
-    for (auto& [request, word] : words_) {
+    for (auto& [request, frame] : controls_) {
       if (!give_up(request, false)) [[maybe_unused]]
-        const WordMessage* left = word.release();
+        const ControlFrame* left = frame.release();
     }
     if (!give_up(hearing_, true)) [[maybe_unused]]
       const Reason* leaked = heard_.release();  // MPI may still write there
@@ -180,27 +181,28 @@ class Fabric {
     return moved;
   }
 
-  void say(int rank, int peer, Transport::Word word, int plan) noexcept {
+  void send_control(int rank, int peer, Transport::ControlKind kind, int plan) noexcept {
     const std::scoped_lock lock(calls_->mutex);
-    if (failure_ || closed_ || words_.size() == kMostWordsKept) return;
+    if (failure_ || closed_ || controls_.size() == kMostControlMessages) return;
     try {
-      auto message = std::make_unique<WordMessage>(
-          WordMessage{word == Transport::Word::kAsk ? kAskWord : kHereWord, rank, peer, plan});
-      auto& [request, memory] = words_.emplace_back(MPI_REQUEST_NULL, std::move(message));
+      auto message = std::make_unique<ControlFrame>(
+          ControlFrame{kind == Transport::ControlKind::kQuestion ? kQuestionFrame : kAnswerFrame,
+                       rank, peer, plan});
+      auto& [request, memory] = controls_.emplace_back(MPI_REQUEST_NULL, std::move(message));
       if (MPI_Isend(memory.get(), int(sizeof *memory), MPI_BYTE, process_[std::size_t(peer)],
                     kReasonTag, comm_, &request) != MPI_SUCCESS)
-        words_.pop_back();
+        controls_.pop_back();
     } catch (const std::exception&) {  // no memory
     }
   }
 
-  std::optional<Transport::Said> hear(int rank) {
+  std::optional<Transport::ControlMessage> receive_control(int rank) {
     const std::scoped_lock lock(calls_->mutex);
-    std::deque<Transport::Said>& said = said_[rank];
-    if (said.empty()) return {};
-    const Transport::Said word = said.front();
-    said.pop_front();
-    return word;
+    std::deque<Transport::ControlMessage>& received = received_controls_[rank];
+    if (received.empty()) return {};
+    const Transport::ControlMessage message = received.front();
+    received.pop_front();
+    return message;
   }
 
   void abort(const engine::Error& why) noexcept {
@@ -285,11 +287,11 @@ class Fabric {
       heed();
       listen();
     }
-    while (!words_.empty()) {
+    while (!controls_.empty()) {
       int sent = 0;
-      check(MPI_Test(&words_.front().first, &sent, MPI_STATUS_IGNORE), "MPI_Test");
+      check(MPI_Test(&controls_.front().first, &sent, MPI_STATUS_IGNORE), "MPI_Test");
       if (sent == 0) break;
-      words_.pop_front();
+      controls_.pop_front();
     }
     bool moved = false;
     for (auto& [key, line] : lines_) {
@@ -303,22 +305,23 @@ class Fabric {
     return moved;
   }
 
-  // What a peer has said: a word, or its last.
+  // A control message of a peer, or its reason to stop.
   void heed() {
-    if (heard_->bytes != kAskWord && heard_->bytes != kHereWord) {
+    if (heard_->bytes != kQuestionFrame && heard_->bytes != kAnswerFrame) {
       const auto bytes =
           std::size_t(std::clamp(heard_->bytes, 0, std::int32_t(Transport::kMostReason)));
       const auto why = engine::read_error(std::span(heard_->error).first(bytes));
       if (!why) engine::fail(Code::kIo, "a process of the job sent what is no message");
       throw engine::Error(*why);
     }
-    WordMessage message{};
+    ControlFrame message{};
     std::memcpy(&message, heard_.get(), sizeof message);
-    std::deque<Transport::Said>& said = said_[message.to];
-    if (said.size() == kMostWordsKept) said.pop_front();
-    const bool asks = message.word == kAskWord;
-    said.push_back(
-        {message.from, asks ? Transport::Word::kAsk : Transport::Word::kHere, message.plan});
+    std::deque<Transport::ControlMessage>& received = received_controls_[message.to];
+    if (received.size() == kMostControlMessages) received.pop_front();
+    const bool asks = message.kind == kQuestionFrame;
+    received.push_back({message.from,
+                        asks ? Transport::ControlKind::kQuestion : Transport::ControlKind::kAnswer,
+                        message.plan});
   }
 
   bool test_oldest(MessageLine& line) {
@@ -384,8 +387,9 @@ class Fabric {
   std::vector<int> free_;
   MPI_Request hearing_ = MPI_REQUEST_NULL;
   std::unique_ptr<Reason> heard_ = std::make_unique<Reason>();
-  std::deque<std::pair<MPI_Request, std::unique_ptr<WordMessage>>> words_;  // under way
-  std::map<int, std::deque<Transport::Said>> said_;  // by rank of this process
+  std::deque<std::pair<MPI_Request, std::unique_ptr<ControlFrame>>> controls_;  // in progress
+  // By rank of this process.
+  std::map<int, std::deque<Transport::ControlMessage>> received_controls_;
   std::optional<engine::Error> failure_;
   bool closed_ = false;
 };
@@ -410,10 +414,12 @@ class RankTransport : public Transport {
     nanosleep(&time, nullptr);
     if (slack > 0) prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack));
   }
-  void say(int peer, Word word, int plan) noexcept override {
-    fabric_->say(rank_, peer, word, plan);
+  void send_control(int peer, ControlKind kind, int plan) noexcept override {
+    fabric_->send_control(rank_, peer, kind, plan);
   }
-  std::optional<Said> hear() override { return fabric_->hear(rank_); }
+  std::optional<ControlMessage> receive_control() override {
+    return fabric_->receive_control(rank_);
+  }
   void abort(const engine::Error& why) noexcept override { fabric_->abort(why); }
 
  private:

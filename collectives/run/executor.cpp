@@ -60,11 +60,11 @@ void Executor::open(const StepPlan& step, engine::Buffer staging) {
   plans_ = std::vector<PlanState>(step.size());
   stragglers_.open();
   std::size_t from = 0, to = 0;
-  int mark = mark_of(int(step.size()));
+  int event = event_of(int(step.size()));
   for (std::size_t i = 0; i < step.size(); ++i) {
     PlanState& plan = plans_[i];
-    plan.open(step[i], rank_, mark);
-    mark += int(plan.cursors.size());
+    plan.open(step[i], rank_, event);
+    event += int(plan.cursors.size());
     engine::invariant(!plan.vendor || options_.vendor_sum, "a vendor's sum without the vendor");
     for (const Lane& lane : *plan.mine)
       for (const Step& s : lane) {
@@ -165,7 +165,7 @@ bool Executor::move(int plan, int& budget, bool& ended) {
     all &= state.cursors[lane].step == (*state.mine)[lane].size();
   }
   if (!all) return moved;
-  if (state.queued(ops_)) ops_.mark(mark_of(plan));
+  if (state.queued(ops_)) ops_.record_event(event_of(plan));
   vendor_ends_ += state.vendor;
   for (Cursor& cursor : state.cursors) cursor.step = 0;
   if (ExecutorObserver* observer = observer_) {
@@ -196,9 +196,9 @@ bool Executor::advance(PlanState& state, int plan, int lane, int& budget) {
       break;
     }
     case Action::kArrive:
-      if (state.queued(ops_)) {  // before it is counted: who sees the count finds the mark there
-        ops_.mark(kArrivals);
-        if (const engine::ProcessMark* mark = team_.mark(rank_)) mark->set(ops_);
+      if (state.queued(ops_)) {  // before it is counted: who sees the count finds the event there
+        ops_.record_event(kArrivals);
+        if (const engine::ProcessEvent* event = team_.event(rank_)) event->set(ops_);
       }
       team_.arrive(plan, rank_, lane);
       break;
@@ -240,7 +240,7 @@ void Executor::follow(const std::vector<int>& ranks) const {
     if (const engine::Ops* theirs = team_.ops(rank)) {
       ops_.reduce_behind(*theirs, kArrivals);
     } else {
-      team_.mark(rank)->hold_back(ops_);
+      team_.event(rank)->hold_back(ops_);
     }
   }
 }
@@ -467,7 +467,7 @@ void Executor::tell_peers() noexcept {
 
 void Executor::finish(int plan, std::string_view purpose) {
   wait(plan, purpose);
-  if (plans_[std::size_t(plan)].queued(ops_)) ops_.wait(mark_of(plan));
+  if (plans_[std::size_t(plan)].queued(ops_)) ops_.wait_for_event(event_of(plan));
 }
 
 }  // namespace lockstep::collectives

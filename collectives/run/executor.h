@@ -5,7 +5,7 @@
 // deadlock.
 //
 // On a device whose kernels are queued a plan moves as they are queued: `done` and `wait` tell that
-// all is queued, marks order it among ranks, and `finish` waits for the device.
+// all is queued, events order it among ranks, and `finish` waits for the device.
 //
 // Threads: `start`, `done` and `progress` from any thread; of several threads in `progress` one
 // works, the others return at once. Cost of an idle `progress`: a few loads a plan in flight.
@@ -123,10 +123,10 @@ class Executor {
   // was last seen on this processor, so it can only come when this thread leaves it.
   enum class ProgressState { kMoved, kStill, kBusy, kOversubscribed };
   static constexpr int kAll = -1;
-  // Marks of the rank's reductions (engine/ops/ops.h): at its last arrival, at the end of each
+  // Events of the rank's reductions (engine/ops/ops.h): at its last arrival, at the end of each
   // plan, behind each lane's copies.
   static constexpr int kArrivals = 0;
-  static int mark_of(int plan) { return 1 + plan; }
+  static int event_of(int plan) { return 1 + plan; }
   void follow(const std::vector<int>& ranks) const;
   ProgressState look_round(int budget);
   bool at_once(int plan);

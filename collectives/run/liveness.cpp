@@ -24,9 +24,9 @@ void Liveness::wait(int plan, Time now) {
   if (transport_ == nullptr || now - attended_ < kBetweenLooks) return;
   attended_ = now;
   transport_->progress();  // nobody else may do it, where no message is under way
-  while (const auto said = transport_->hear()) {
+  while (const auto said = transport_->receive_control()) {
     const bool known = said->plan >= 0 && std::size_t(said->plan) < team_.plans();
-    if (said->word == Transport::Word::kHere) {
+    if (said->kind == Transport::ControlKind::kAnswer) {
       Peer& peer = peers_[said->peer];
       peer.heard = now;
       if (known) peer.heard_in[said->plan] = now;
@@ -34,7 +34,8 @@ void Liveness::wait(int plan, Time now) {
     }
     question_ = said->plan, questioned_ = now;
     const bool there = known && team_.waits(said->plan, rank_, now, answer_);
-    transport_->say(said->peer, Transport::Word::kHere, there ? said->plan : plan);
+    transport_->send_control(said->peer, Transport::ControlKind::kAnswer,
+                             there ? said->plan : plan);
   }
 }
 
@@ -78,7 +79,7 @@ bool Liveness::answers(int peer, int plan, Time now) {
   if (begins && now - p.heard <= answer_ / kQuestions) return true;
   if (begins) p.first_asked = now;
   if (begins || now - p.asked >= answer_ / kQuestions) {
-    transport_->say(peer, Transport::Word::kAsk, plan);
+    transport_->send_control(peer, Transport::ControlKind::kQuestion, plan);
     p.asked = now;
   }
   return waits(peer, now) || now - p.first_asked < answer_;

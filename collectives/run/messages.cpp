@@ -33,7 +33,7 @@ Messages::Outcome Messages::send(const PlanState& plan, Cursor& cursor, const St
       if (budget <= 0) return Outcome::kBlocked;
       const DType wire = step.wire.value_or(dtype);
       if (!copy(cursor, from, dtype, place, wire, step.count, budget)) return Outcome::kMoved;
-      ops_.mark(cursor.mark);
+      ops_.record_event(cursor.event);
       cursor.copied = true;
     }
     if (!passed(cursor)) return Outcome::kBlocked;
@@ -74,7 +74,7 @@ Messages::Outcome Messages::wait(const PlanState& plan, Cursor& cursor, std::siz
     std::byte* const to = address_(plan, message.to[0], dtype, 0);
     const DType wire = message.wire.value_or(dtype);
     if (!copy(cursor, place, wire, to, dtype, message.count, budget)) return Outcome::kMoved;
-    ops_.mark(cursor.mark);
+    ops_.record_event(cursor.event);
     cursor.taken = true;
   }
   through();
@@ -83,7 +83,7 @@ Messages::Outcome Messages::wait(const PlanState& plan, Cursor& cursor, std::siz
 
 // Returns whether the device is through with the lane's copies so far.
 bool Messages::passed(const Cursor& cursor) {
-  if (ops_.has_passed(cursor.mark)) return true;
+  if (ops_.is_done(cursor.event)) return true;
   behind_device_ = true;
   return false;
 }

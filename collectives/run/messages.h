@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Messages of one rank's lanes. Where they do not travel from and to their operands (WireStaging),
 // what is sent is copied first, and what came is copied after. A device queues these copies among
-// its reductions: a mark behind them tells when what is sent is there, and when a place is free for
-// the next message to come; nobody waits for it, the lane is looked at again.
+// its reductions: an event behind them tells when what is sent is there, and when a place is free
+// for the next message to come; nobody waits for it, the lane is looked at again.
 //
 // Each executor owns one and calls it under its lock; what only tells may be called by any thread.
 // The transport (null on one host) and the ops outlive it. Throws what the transport throws.

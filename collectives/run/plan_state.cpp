@@ -13,7 +13,7 @@ void Cursor::next() {
   late = {};
 }
 
-void PlanState::open(const Stage& of, int rank, int mark) {
+void PlanState::open(const Stage& of, int rank, int event) {
   stage = &of;
   mine = &of.plan.lanes[std::size_t(rank)];
   vendor = any_step(of.plan, [](const Step& s) { return s.action == Action::kVendor; });
@@ -26,7 +26,7 @@ void PlanState::open(const Stage& of, int rank, int mark) {
   }
   for (const Lane& lane : *mine) {
     cursors.emplace_back().posts.assign(lane.size(), -1);
-    cursors.back().mark = mark++;
+    cursors.back().event = event++;
   }
 }
 

@@ -20,9 +20,9 @@ struct Cursor {
   std::size_t step = 0, element = 0;   // of the step: so many elements are reduced or converted
   std::size_t owned = 0;               // update steps: where the step's range lies, packed
   std::vector<int> posts = {};         // the transport's request of each posting step
-  int mark = 0;                        // behind its copies of messages
+  int event = 0;                       // behind its copies of messages
   bool copied = false;                 // the message that is to be sent next is
-  bool taken = false;                  // one that came is, or will be when the mark has passed
+  bool taken = false;                  // one that came is, or will be when the event is done
   int looks = 0;                       // at this step, while it was stuck
   std::chrono::nanoseconds waited{0};  // of these, but for the first few
   engine::Clock::time_point looked{};
@@ -32,8 +32,8 @@ struct Cursor {
 };
 
 struct PlanState {
-  // Called once. Lanes mark their copies of messages from `mark` on.
-  void open(const Stage& stage, int rank, int mark);
+  // Called once. Lanes number the events of their copies from `event` on.
+  void open(const Stage& stage, int rank, int event);
   // Returns whether its sums are queued on the device of these ops; else they are done when it has
   // moved.
   bool queued(const engine::Ops& ops) const { return !ops.in_host_memory() && !stage->by_host; }

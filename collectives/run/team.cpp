@@ -92,7 +92,7 @@ Team::Team(std::vector<int> local, std::size_t plans, std::byte* control)
                   "the control block of a team must be aligned to {} bytes", kCacheLine);
   bases_.resize(local_.size());
   ops_.resize(local_.size());
-  marks_.resize(local_.size());
+  events_.resize(local_.size());
   places_.assign(std::size_t(local_.back()) + 1, -1);
   for (std::size_t i = 0; i < local_.size(); ++i) places_[std::size_t(local_[i])] = int(i);
 }

@@ -39,10 +39,10 @@ class Team {
   // They outlive what asks.
   void set_ops(int rank, const engine::Ops* ops) { ops_[place(rank)] = ops; }
   const engine::Ops* ops(int rank) const { return ops_[place(rank)]; }
-  // Where kernels of ranks of several processes are queued: the mark that a rank sets when it
+  // Where kernels of ranks of several processes are queued: the event that a rank sets when it
   // arrives, as this process has it. Null where there is none. They outlive what asks.
-  void set_mark(int rank, const engine::ProcessMark* mark) { marks_[place(rank)] = mark; }
-  const engine::ProcessMark* mark(int rank) const { return marks_[place(rank)]; }
+  void set_event(int rank, const engine::ProcessEvent* event) { events_[place(rank)] = event; }
+  const engine::ProcessEvent* event(int rank) const { return events_[place(rank)]; }
 
   // How often a rank arrived in a lane of a plan, since the beginning: it only grows, so execution
   // e of a plan with a arrivals per execution waits for e * a + phase.
@@ -99,7 +99,7 @@ class Team {
   std::size_t plans_;
   std::vector<std::array<std::byte*, kSpaces>> bases_;
   std::vector<const engine::Ops*> ops_;
-  std::vector<const engine::ProcessMark*> marks_;
+  std::vector<const engine::ProcessEvent*> events_;
   Control* control_;
 };
 

@@ -28,19 +28,19 @@ class Transport {
   // Ends a sleep that is under way, or else the next one, at once. From any thread, also beside one
   // that uses the transport. False where nothing can do that.
   virtual bool wake() noexcept { return false; }
-  // Words beside the messages, for ranks that have waited for long (liveness.h): is somebody there
-  // who waits, too, where this plan is waited for? And its answer, with the plan that it waits in.
-  enum class Word { kAsk, kHere };
-  struct Said {
+  // Control messages of ranks that have waited for long (liveness.h). A question asks whether the
+  // peer waits in this plan, too. An answer has the plan that the peer waits in.
+  enum class ControlKind { kQuestion, kAnswer };
+  struct ControlMessage {
     int peer;
-    Word word;
+    ControlKind kind;
     int plan;
   };
-  // Goes out now or with later calls, behind the messages that were begun; or not at all, where the
-  // peer has not taken the last word yet or cannot be reached.
-  virtual void say(int /*peer*/, Word, int /*plan*/) noexcept {}
-  // What a peer has said, the oldest first; the call before, of `progress`, has read it.
-  virtual std::optional<Said> hear() { return {}; }
+  // Sends now or with later calls, behind messages that were begun. Sends nothing if the peer has
+  // not taken the last control message, or cannot be reached.
+  virtual void send_control(int /*peer*/, ControlKind, int /*plan*/) noexcept {}
+  // Returns the oldest control message that `progress` has read.
+  virtual std::optional<ControlMessage> receive_control() { return {}; }
   // Tells all peers why this rank ends before its time, as far as they can be reached at once:
   // their next call throws this error, which travels in so many bytes (engine/base/error_bytes.h).
   // After this nothing else may be called.

@@ -24,14 +24,18 @@ using engine::Clock;
 using engine::Code;
 
 constexpr std::uint32_t kMessage = 0x4d4b534c, kFarewell = 0x454b534c, kReason = 0x524b534c,
-                        kAsk = 0x414b534c, kHere = 0x484b534c;
-constexpr std::size_t kMostUnheard = 8;
+                        kQuestion = 0x414b534c, kAnswer = 0x484b534c;
+constexpr std::size_t kMostControls = 8;
 constexpr std::size_t kMostRead = std::size_t(4)
                                   << 20;  // in one call, so that others have their turn
 constexpr std::chrono::milliseconds kSilence{5000};
 // Of a long message a sleeper is woken once for so many bytes: each time costs the core that it
 // shares a switch, and what the second cache held.
 constexpr std::size_t kWorthWaking = std::size_t(2) << 20;
+
+engine::Error no_message(const std::string& who) {
+  return {Code::kIo, fmt::format("{} sent what is no message", who)};
+}
 
 }  // namespace
 
@@ -73,7 +77,7 @@ void Connection::begin_abort(std::span<const std::byte> why) noexcept {
   stalled_ = true;  // what still comes is no more looked at
   try {
     sends_.push_back({-1, {.magic = kReason, .tag = 0, .bytes = why.size()}, why.data()});
-  } catch (const std::exception&) {  // no memory: the peer sees an end without a word
+  } catch (const std::exception&) {  // no memory: the peer sees an end without a reason
     shut();
   }
 }
@@ -115,10 +119,6 @@ void Connection::fail_with(const engine::Error& error) {
   throw *failure_;
 }
 
-void Connection::fail_with(Code code, const std::string& text) {
-  fail_with(engine::Error(code, text));
-}
-
 void Connection::lose(const std::string& why) {
   fail_with(engine::Error(Code::kPeerLost, fmt::format("{} is gone ({})", who_, why), {peer_}));
 }
@@ -141,16 +141,8 @@ void Connection::lose(int error) {
     case ENETDOWN:
       lose(std::strerror(error));
     default:
-      fail_with(Code::kIo, fmt::format("connection with {}: {}", who_, std::strerror(error)));
+      fail_with({Code::kIo, fmt::format("connection with {}: {}", who_, std::strerror(error))});
   }
-}
-
-// The end of the file.
-void Connection::ended() {
-  const bool whole = farewell_ && !incoming_ && header_got_ == 0;
-  if (!whole) lose("connection closed");
-  closed_ = true;
-  if (pending()) has_left();
 }
 
 void Connection::post_send(int request, int tag, const std::byte* data, std::size_t bytes,
@@ -162,23 +154,24 @@ void Connection::post_send(int request, int tag, const std::byte* data, std::siz
 }
 
 // Behind what is queued. A failure is thrown by the next call.
-void Connection::say(Transport::Word word, int plan, std::vector<int>& through) noexcept {
+void Connection::send_control(Transport::ControlKind kind, int plan,
+                              std::vector<int>& through) noexcept {
   if (failure_ || closed_) return;
-  const auto is_word = [](const Send& s) { return s.request < 0; };
-  if (std::any_of(sends_.begin(), sends_.end(), is_word)) return;
+  const auto is_control = [](const Send& s) { return s.request < 0; };
+  if (std::any_of(sends_.begin(), sends_.end(), is_control)) return;
   try {
-    const std::uint32_t magic = word == Transport::Word::kAsk ? kAsk : kHere;
+    const std::uint32_t magic = kind == Transport::ControlKind::kQuestion ? kQuestion : kAnswer;
     sends_.push_back({-1, {.magic = magic, .tag = std::uint32_t(plan), .bytes = 0}, nullptr});
     if (sends_.size() == 1) write(through);
   } catch (const std::exception&) {  // the peer is gone: said already; or no memory
   }
 }
 
-std::optional<std::pair<Transport::Word, int>> Connection::hear() {
-  if (words_.empty()) return {};
-  const auto word = words_.front();
-  words_.erase(words_.begin());
-  return word;
+std::optional<std::pair<Transport::ControlKind, int>> Connection::receive_control() {
+  if (controls_.empty()) return {};
+  const auto control = controls_.front();
+  controls_.erase(controls_.begin());
+  return control;
 }
 
 // The oldest message with this tag may be there, or on its way, or be the one that reading stopped
@@ -323,7 +316,10 @@ bool Connection::read_all(std::vector<int>& through) {
       lose(errno);
     }
     if (got == 0) {
-      ended();
+      const bool whole = farewell_ && !incoming_ && header_got_ == 0;
+      if (!whole) lose("connection closed");
+      closed_ = true;
+      if (pending()) has_left();
       return true;
     }
     moved = true;
@@ -360,13 +356,15 @@ void Connection::begin(std::vector<int>& through) {
     if (incoming_->bytes == 0) end(through);
     return;
   }
-  if ((header_.magic == kAsk || header_.magic == kHere) && header_.bytes == 0 && !farewell_) {
-    if (words_.size() == kMostUnheard) words_.erase(words_.begin());
-    words_.emplace_back(header_.magic == kAsk ? Transport::Word::kAsk : Transport::Word::kHere,
-                        int(header_.tag));
+  if ((header_.magic == kQuestion || header_.magic == kAnswer) && header_.bytes == 0 &&
+      !farewell_) {
+    if (controls_.size() == kMostControls) controls_.erase(controls_.begin());
+    controls_.emplace_back(header_.magic == kQuestion ? Transport::ControlKind::kQuestion
+                                                      : Transport::ControlKind::kAnswer,
+                           int(header_.tag));
     return;
   }
-  if (header_.magic != kMessage || farewell_) no_message();
+  if (header_.magic != kMessage || farewell_) fail_with(no_message(who_));
   const int tag = int(header_.tag);
   const auto post =
       std::find_if(posts_.begin(), posts_.end(), [tag](const Post& p) { return p.tag == tag; });
@@ -396,8 +394,7 @@ void Connection::end(std::vector<int>& through) {
   Incoming& message = *incoming_;
   if (message.reason) {
     const auto why = engine::read_error({message.kept.get(), message.bytes});
-    if (!why) no_message();
-    fail_with(*why);
+    fail_with(why ? *why : no_message(who_));
   }
   if (message.request >= 0)
     through.push_back(message.request);
@@ -406,14 +403,10 @@ void Connection::end(std::vector<int>& through) {
   incoming_.reset();
 }
 
-void Connection::no_message() {
-  fail_with(Code::kIo, fmt::format("{} sent what is no message", who_));
-}
-
 void Connection::check_length(int tag, std::size_t sent, std::size_t posted) {
   if (sent == posted) return;
-  fail_with(Code::kInvalid, fmt::format("message {} from {} has {} bytes, {} were expected", tag,
-                                        who_, sent, posted));
+  fail_with({Code::kInvalid, fmt::format("message {} from {} has {} bytes, {} were expected", tag,
+                                         who_, sent, posted)});
 }
 
 // A live host acknowledges what it is sent, and answers when it is asked for room, even where its

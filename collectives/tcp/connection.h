@@ -48,10 +48,9 @@ class Connection {
                     std::vector<int>& through);
   // Moves what can move; `readable` and `writable` as poll says. True when anything did.
   bool progress(bool readable, bool writable, std::vector<int>& through);
-  // A word (Transport::say); and those that the peer has said, the oldest first, until they are
-  // taken: the last few, so that a peer that says more than is heard fills no memory.
-  void say(Transport::Word word, int plan, std::vector<int>& through) noexcept;
-  std::optional<std::pair<Transport::Word, int>> hear();
+  // See Transport. Only the last few control messages of the peer are kept.
+  void send_control(Transport::ControlKind kind, int plan, std::vector<int>& through) noexcept;
+  std::optional<std::pair<Transport::ControlKind, int>> receive_control();
   // This end stops, and says why in its last frame, behind the rest of a message that is half sent.
   // `why` is an error (engine/base/error_bytes.h); it outlives the frame: until `tells` is false or
   // `shut` is called. Nothing waits here: while
@@ -107,14 +106,11 @@ class Connection {
   bool keep();
   void check_length(int tag, std::size_t sent, std::size_t posted);
   void check_silence();
-  void ended();
   bool drain() noexcept;
   [[noreturn]] void lose(const std::string& why);
   [[noreturn]] void lose(int error);
   [[noreturn]] void has_left();
-  [[noreturn]] void no_message();
   [[noreturn]] void fail_with(const engine::Error& error);
-  [[noreturn]] void fail_with(engine::Code code, const std::string& text);
 
   Socket socket_;
   int peer_;
@@ -128,7 +124,7 @@ class Connection {
   std::optional<Incoming> incoming_;
   bool stalled_ = false;  // header_ is whole and waits for its post
   int wakes_at_ = 1;      // bytes that make the socket readable
-  std::vector<std::pair<Transport::Word, int>> words_;
+  std::vector<std::pair<Transport::ControlKind, int>> controls_;
   bool farewell_ = false, closed_ = false;
   std::optional<engine::Error> failure_;
   engine::Clock::time_point next_look_{};

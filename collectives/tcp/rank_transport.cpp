@@ -131,17 +131,18 @@ bool RankTransport::wake() noexcept {
   return eventfd_write(waker_.file(), 1) == 0 || errno == EAGAIN;  // or it is awake for long
 }
 
-void RankTransport::say(int peer, Word word, int plan) noexcept {
+void RankTransport::send_control(int peer, ControlKind kind, int plan) noexcept {
   const auto found = connections_.find(peer);
   if (found == connections_.end()) return;
   fresh_ = false;
-  found->second->say(word, plan, through_);
+  found->second->send_control(kind, plan, through_);
   mark();
 }
 
-std::optional<Transport::Said> RankTransport::hear() {
+std::optional<Transport::ControlMessage> RankTransport::receive_control() {
   for (const auto& [peer, connection] : connections_)
-    if (const auto word = connection->hear()) return Said{peer, word->first, word->second};
+    if (const auto control = connection->receive_control())
+      return ControlMessage{peer, control->first, control->second};
   return {};
 }
 

@@ -24,8 +24,8 @@ class RankTransport : public Transport {
   bool progress() override;
   void sleep(int microseconds) override;
   bool wake() noexcept override;
-  void say(int peer, Word word, int plan) noexcept override;
-  std::optional<Said> hear() override;
+  void send_control(int peer, ControlKind kind, int plan) noexcept override;
+  std::optional<ControlMessage> receive_control() override;
   // Waits up to half a second, for all peers together, until their hosts have got it.
   void abort(const engine::Error& why) noexcept override;
 

@@ -116,7 +116,7 @@ void CudaOps::mark_kernels(int number) {
   stream_.record(asked.done);
   marked_[std::size_t(number)] = asking_;
   asking_ = 1 - asking_;
-  if (Asked& next = asked_[asking_]; !next.questions.empty()) {  // nobody waited for that mark
+  if (Asked& next = asked_[asking_]; !next.questions.empty()) {  // nobody waited for that event
     next.done.synchronize(CudaStream::kDeadline);
     answer(next);
   }
@@ -159,7 +159,7 @@ const std::byte* CudaOps::copy_of(const std::byte* data, std::size_t bytes) {
 }
 
 // Where a number was wrong, the host looks at all that were asked about, also since, and throws as
-// it does for its own kernels: what a mark tells may be what was found before another.
+// it does for its own kernels: what an event tells may be what was found before another.
 void CudaOps::answer(Asked& asked) {
   std::vector<Question> questions = std::exchange(asked.questions, {});
   asked.used = 0;

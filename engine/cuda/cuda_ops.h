@@ -48,12 +48,12 @@ class CudaOps final : public Ops {
   engine::Recorder* recorder() override;
   void reduce_behind_kernels() override;
   void go_behind_reductions() override;
-  void mark(int number) const override;
+  void record_event(int number) const override;
   void reduce_behind(const Ops& other, int number) const override;
-  void wait(int number) const override;
-  bool has_passed(int number) const override;
-  // The same with a mark that other processes see (engine/device/process_sharing.h). Any thread.
-  void mark(const Event& shared) const;
+  void wait_for_event(int number) const override;
+  bool is_done(int number) const override;
+  // The same with an event that other processes see (engine/device/process_sharing.h). Any thread.
+  void record_event(const Event& shared) const;
   void reduce_behind(const Event& shared) const;
   void* reductions_queue() const override;
   void set_on_waiting(std::function<void(std::chrono::nanoseconds)> look) override;
@@ -147,7 +147,7 @@ class CudaOps final : public Ops {
     std::size_t rows = 0;
     const std::byte* ids = nullptr;  // of the examples; null: they have none
   };
-  // Between two marks of kernels. Copies, since the next step's numbers may lie there by the time
+  // Between two events of kernels. Copies, since the next step's numbers may lie there by the time
   // somebody looks.
   struct Asked {
     Asked(const Context& context, Memory& memory);
@@ -223,7 +223,7 @@ class CudaOps final : public Ops {
   Buffer answer_;           // pinned: a double
   std::array<Asked, 2> asked_;
   std::size_t asking_ = 0;               // the one at work
-  std::array<std::size_t, 2> marked_{};  // that before each mark of kernels
+  std::array<std::size_t, 2> marked_{};  // that before each event of kernels
   std::vector<Buffer> outgrown_;         // copies that queued kernels may still use
 
   std::byte* arriving(std::size_t bytes);  // where the next batch comes to, when that is free
@@ -233,15 +233,15 @@ class CudaOps final : public Ops {
   Event arrived_, loaded_;  // a batch lies beside the input; and in it
   Buffer arriving_;
 
-  const Event& event(int number) const;  // of a mark
+  const Event& event(int number) const;  // made on first use
   bool recording() const { return stream_.recorded() != nullptr; }
   const StepState* given(const StepState& state) const;
 
-  // Of reduce, checksum and marks, which any thread calls.
+  // Of reduce, checksum and events, which any thread calls.
   mutable std::mutex mutex_;
   mutable CudaStream beside_;
   Event kernels_done_, reductions_done_;  // when those so far are done
-  mutable std::deque<Event> marks_;       // by number
+  mutable std::deque<Event> events_;      // by number
   mutable HostStaging beside_staging_;
   mutable Buffer word_, pinned_word_;       // 8 bytes
   Buffer update_state_;                     // on the GPU: a StepState ...

@@ -45,7 +45,7 @@ void CudaOps::Recorder::begin(int number, engine::Recorder* first) {
   const std::scoped_lock lock(ops_.mutex_);
   ops_.beside_.record_into(capture_.get());
   ops_.beside_.wait(first == nullptr ? begun_ : theirs->begun_);
-  marks_recorded_ = true;
+  events_recorded_ = true;
 }
 
 void CudaOps::Recorder::leave() {
@@ -144,8 +144,8 @@ void CudaOps::Recorder::behind_repetition(int number, const Event& launched) {
   {
     const std::scoped_lock lock(ops_.mutex_);
     ops_.beside_.wait(launched);
-    if (std::exchange(marks_recorded_, false)) {
-      for (const Event& mark : ops_.marks_) ops_.beside_.record(mark);
+    if (std::exchange(events_recorded_, false)) {
+      for (const Event& event : ops_.events_) ops_.beside_.record(event);
     }
   }
   for (const Question& question : kept_.at(number).questions) ops_.ask_now(question);

@@ -49,7 +49,7 @@ class CudaOps::Recorder final : public engine::Recorder {
   int number_ = 0;                       // of it
   std::map<std::string, Buffer> rooms_;  // for copies of ids, by layer
   std::map<int, Kept> kept_;
-  bool marks_recorded_ = false;  // the marks lie in a recording, where nobody can wait for them
+  bool events_recorded_ = false;  // the events lie in a recording, where nobody can wait for them
   Event begun_, left_, ready_, launched_;
 };
 

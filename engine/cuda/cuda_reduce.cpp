@@ -65,29 +65,29 @@ void CudaOps::go_behind_reductions() {
 
 // They do not move, so that they may be used while others are made.
 const Event& CudaOps::event(int number) const {
-  while (marks_.size() <= std::size_t(number)) marks_.emplace_back(*context_);
-  return marks_[std::size_t(number)];
+  while (events_.size() <= std::size_t(number)) events_.emplace_back(*context_);
+  return events_[std::size_t(number)];
 }
 
-void CudaOps::mark(int number) const {
+void CudaOps::record_event(int number) const {
   const std::scoped_lock lock(mutex_);
   beside_.record(event(number));
 }
 
-// The mark may have moved on since: then more is waited for than need be. That is queued already,
+// The event may have moved on since: then more is waited for than need be. That is queued already,
 // as is all that it waits for in turn, so nobody waits for ever.
 void CudaOps::reduce_behind(const Ops& other, int number) const {
   const auto& theirs = static_cast<const CudaOps&>(other);
-  const Event* mark = nullptr;
+  const Event* last = nullptr;
   {
     const std::scoped_lock lock(theirs.mutex_);
-    mark = &theirs.event(number);
+    last = &theirs.event(number);
   }
   const std::scoped_lock lock(mutex_);
-  beside_.wait(*mark);
+  beside_.wait(*last);
 }
 
-void CudaOps::mark(const Event& shared) const {
+void CudaOps::record_event(const Event& shared) const {
   const std::scoped_lock lock(mutex_);
   beside_.record(shared);
 }
@@ -97,13 +97,13 @@ void CudaOps::reduce_behind(const Event& shared) const {
   beside_.wait(shared);
 }
 
-void CudaOps::wait(int number) const {
-  const Event* mark = nullptr;
+void CudaOps::wait_for_event(int number) const {
+  const Event* last = nullptr;
   {
     const std::scoped_lock lock(mutex_);
-    mark = &event(number);
+    last = &event(number);
   }
-  mark->synchronize(CudaStream::kDeadline);
+  last->synchronize(CudaStream::kDeadline);
 }
 
 // Libraries make their calls for the GPU that is current.
@@ -116,7 +116,7 @@ void CudaOps::set_on_waiting(std::function<void(std::chrono::nanoseconds)> look)
   context_->set_on_waiting(std::move(look));
 }
 
-bool CudaOps::has_passed(int number) const {
+bool CudaOps::is_done(int number) const {
   const std::scoped_lock lock(mutex_);
   return event(number).done();
 }

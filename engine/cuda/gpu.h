@@ -69,8 +69,8 @@ class Gpu final : public Device, public ProcessSharing {
   std::string export_memory(const std::byte* memory) override;
   Buffer open_memory(const std::string& exported, std::size_t bytes) override;
   Buffer pin(std::byte* memory, std::size_t bytes) override;
-  std::unique_ptr<ProcessMark> make_mark() override;
-  std::unique_ptr<ProcessMark> open_mark(const std::string& exported) override;
+  std::unique_ptr<ProcessEvent> make_event() override;
+  std::unique_ptr<ProcessEvent> open_event(const std::string& exported) override;
   void on_waiting(std::function<void(std::chrono::nanoseconds)> look) override;
   void give_up() override;
 

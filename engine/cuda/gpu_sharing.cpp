@@ -41,24 +41,26 @@ Handle handle_of(const std::string& text) {
 }
 
 // An event of this process, which goes back to `home`, or one that is open here.
-class GpuMark final : public ProcessMark {
+class GpuEvent final : public ProcessEvent {
  public:
-  GpuMark(const Context& context, SharedEvents* home, std::unique_ptr<Event> event)
+  GpuEvent(const Context& context, SharedEvents* home, std::unique_ptr<Event> event)
       : context_(context), home_(home), event_(std::move(event)) {}
-  ~GpuMark() override {
+  ~GpuEvent() override {
     if (home_ != nullptr) home_->give_back(std::move(event_));
   }
-  GpuMark(const GpuMark&) = delete;
-  GpuMark& operator=(const GpuMark&) = delete;
+  GpuEvent(const GpuEvent&) = delete;
+  GpuEvent& operator=(const GpuEvent&) = delete;
   std::string exported() const override {
-    invariant(home_ != nullptr, "a mark of another process is exported");
+    invariant(home_ != nullptr, "an event of another process is exported");
     context_.use();
     CUipcEventHandle handle;
     context_.check(context_.driver().ipc_get_event_handle(&handle, event_->handle()),
                    "cuIpcGetEventHandle");
     return handle_text(handle);
   }
-  void set(const Ops& ops) const override { static_cast<const CudaOps&>(ops).mark(*event_); }
+  void set(const Ops& ops) const override {
+    static_cast<const CudaOps&>(ops).record_event(*event_);
+  }
   void hold_back(const Ops& ops) const override {
     static_cast<const CudaOps&>(ops).reduce_behind(*event_);
   }
@@ -113,22 +115,22 @@ Buffer Gpu::pin(std::byte* memory, std::size_t bytes) {
   return pinned;
 }
 
-std::unique_ptr<ProcessMark> Gpu::make_mark() {
+std::unique_ptr<ProcessEvent> Gpu::make_event() {
   const Context& gpu = context();
   SharedEvents& events = [this]() -> SharedEvents& {
     const std::lock_guard lock(mutex_);
     return opened().events;
   }();
-  return std::make_unique<GpuMark>(gpu, &events, events.take());
+  return std::make_unique<GpuEvent>(gpu, &events, events.take());
 }
 
-std::unique_ptr<ProcessMark> Gpu::open_mark(const std::string& exported) {
+std::unique_ptr<ProcessEvent> Gpu::open_event(const std::string& exported) {
   const auto handle = handle_of<CUipcEventHandle>(exported);
   const Context& gpu = context();
   gpu.use();
   CUevent event = nullptr;
   gpu.check(gpu.driver().ipc_open_event_handle(&event, handle), "cuIpcOpenEventHandle");
-  return std::make_unique<GpuMark>(gpu, nullptr, std::make_unique<Event>(gpu, event));
+  return std::make_unique<GpuEvent>(gpu, nullptr, std::make_unique<Event>(gpu, event));
 }
 
 void Gpu::on_waiting(std::function<void(std::chrono::nanoseconds)> look) {

@@ -63,23 +63,23 @@ void Event::synchronize(std::chrono::milliseconds deadline) const {
   poll(*context_, deadline, "the work before an event", [&] { return done(); });
 }
 
-// The driver's call that waits for a GPU has no deadline. Streams that are idle get no mark: of a
-// GPU that is stuck it would never pass.
+// The driver's call that waits for a GPU has no deadline. Streams that are idle get no event: of a
+// GPU that is stuck it would never be done.
 void wait_for_all(const Context& context, std::chrono::milliseconds deadline) {
   context.use();
-  std::deque<Event> marks;
+  std::deque<Event> events;
   context.each_stream([&](CUstream stream) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     context.check(context.driver().stream_is_capturing(stream, &status), "cuStreamIsCapturing");
     if (status != CU_STREAM_CAPTURE_STATUS_NONE) return;  // what is recorded is not queued
     const CUresult idle = context.driver().stream_query(stream);
     if (is_done(context, idle, "cuStreamQuery, or work queued before,")) return;
-    const Event& mark = marks.emplace_back(context);
-    context.check(context.driver().event_record(mark.handle(), stream), "cuEventRecord");
+    const Event& event = events.emplace_back(context);
+    context.check(context.driver().event_record(event.handle(), stream), "cuEventRecord");
   });
   poll(context, deadline, "all work of the GPU", [&] {
-    while (!marks.empty() && marks.front().done()) marks.pop_front();
-    return marks.empty();
+    while (!events.empty() && events.front().done()) events.pop_front();
+    return events.empty();
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A queue of work on one GPU, and marks in it. Kernels are queued and run later, one after the
+// A queue of work on one GPU, and events in it. Kernels are queued and run later, one after the
 // other; what a stream does is seen by the host after `synchronize`, by another stream after it
 // waited for an event. Made and used by one thread at a time. Queueing costs a few microseconds and
 // never waits for the GPU. Errors: Error(kDevice) with the driver's call and its words, also of
@@ -17,7 +17,7 @@
 
 namespace lockstep::engine::cuda {
 
-// A mark in a stream: done when all work queued before it is.
+// An event in a stream: done when all work queued before it is.
 class Event {
  public:
   explicit Event(const Context& context, bool timed = false);

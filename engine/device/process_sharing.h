@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What processes of one host need to use memory of each other's devices: a device that can share so
 // is one of these, too (dynamic_cast from Device). What is exported is a line of text, which any
-// way takes to the other processes; what names memory or a mark is opened there alone, never by the
-// process that it is of, and closed there before that process may let go of it.
+// way takes to the other processes; what names memory or an event is opened there alone, never by
+// the process that it is of, and closed there before that process may let go of it.
 //
 // Any thread. Costs milliseconds a call; for where memory is planned, never in a step. Errors:
 // Error(kDevice) with the driver's words where it has no such way (containers that share nothing,
@@ -19,13 +19,13 @@ namespace lockstep::engine {
 
 class Ops;  // engine/ops/ops.h
 
-// A mark in the reductions of one replica (engine/ops/ops.h), which other processes see. Made by
+// An event in the reductions of one replica (engine/ops/ops.h), which other processes see. Made by
 // the replica's process, which sets it, and opened by the others, whose replicas queue waits for
 // it. Who has heard, in whatever way, that it was set waits for what came before; where it was set
 // again since, for more. The device outlives it. Any thread.
-class ProcessMark {
+class ProcessEvent {
  public:
-  virtual ~ProcessMark() = default;
+  virtual ~ProcessEvent() = default;
   virtual std::string exported() const = 0;  // of one that was made here
   // Behind all reductions of `ops` so far, which are of this device; the next call moves it.
   virtual void set(const Ops& ops) const = 0;
@@ -48,8 +48,8 @@ class ProcessSharing {
   // Memory of the host, in whole pages: kernels read and write it where it lies, until the buffer,
   // which holds nothing else, goes.
   virtual Buffer pin(std::byte* memory, std::size_t bytes) = 0;
-  virtual std::unique_ptr<ProcessMark> make_mark() = 0;
-  virtual std::unique_ptr<ProcessMark> open_mark(const std::string& exported) = 0;
+  virtual std::unique_ptr<ProcessEvent> make_event() = 0;
+  virtual std::unique_ptr<ProcessEvent> open_event(const std::string& exported) = 0;
   // As Ops::set_on_waiting; nanoseconds::max() where work failed: what it throws is thrown instead.
   virtual void on_waiting(std::function<void(std::chrono::nanoseconds)> look) = 0;
   // What is queued waits for a process that is gone, and will never end: nobody waits for this

@@ -189,8 +189,9 @@ class Ops {
                                  Tensor target, std::int64_t* ids);
   // Waits for all kernels so far, but for reductions and checksums of any thread.
   virtual void synchronize() {}
-  // A mark behind all kernels so far, of number 0 or 1, in turn: so the host may be a step ahead of
-  // the device. Then: waits for what is before the mark, and throws what that found wrong.
+  // Records an event behind all kernels so far. `number` is 0 or 1, in turn, so the host may be a
+  // step ahead of the device. The second function waits for it and throws what went wrong before
+  // it.
   virtual void mark_kernels(int number) { (void)number; }
   virtual void wait_for_kernels(int number) { (void)number; }
   // What keeps what is queued, to be done again (engine/ops/recorder.h); null where memory is the
@@ -202,20 +203,21 @@ class Ops {
   // on, behind all kernels so far; and kernels queued from now on behind all of these so far:
   virtual void reduce_behind_kernels() {}
   virtual void go_behind_reductions() {}
-  // A mark behind all reductions so far, by its number, a small one; the next call moves it. Then:
-  // reductions queued from now on come behind the mark that other Ops of this process have set; the
-  // host waits for what is before the mark, and throws what went wrong there. Any thread.
-  virtual void mark(int number) const { (void)number; }
+  // Records event `number`, a small one, behind all reductions so far; a second call moves it. Any
+  // thread.
+  virtual void record_event(int number) const { (void)number; }
+  // Queues later reductions behind an event of other Ops of this process.
   virtual void reduce_behind(const Ops& other, int number) const { (void)other, (void)number; }
-  virtual void wait(int number) const { (void)number; }
+  // Waits on the host for an event. Throws what went wrong before it.
+  virtual void wait_for_event(int number) const { (void)number; }
   // The queue of reductions as libraries of the device's vendor know it, on whose device they work
   // from now on in this thread; null where there is none.
   virtual void* reductions_queue() const { return nullptr; }
   // Called again and again by waits for the device, on the threads that wait, with how long they
   // have: what it throws ends the wait. One for all replicas on the device; empty: none.
   virtual void set_on_waiting(std::function<void(std::chrono::nanoseconds)> look) { (void)look; }
-  // Whether what is before the mark is done; it has been set. Throws what went wrong there.
-  virtual bool has_passed(int number) const {
+  // Returns whether an event that was recorded is done. Throws what went wrong before it.
+  virtual bool is_done(int number) const {
     (void)number;
     return true;
   }

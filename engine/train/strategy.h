@@ -215,7 +215,7 @@ class Strategy {
   virtual bool follows() const { return false; }
   // Of a process that follows: waits until the leader has work for it in its present call of `fit`;
   // nothing: that call is over, or was before this process came.
-  virtual std::optional<WorkSpec> order() { return std::nullopt; }
+  virtual std::optional<WorkSpec> assignment() { return std::nullopt; }
   // Of the leader: a call of `fit` begins, is over, ends with this error. The destructor, for a
   // program that was thrown out of it, tells the followers that it failed, and why.
   virtual void lead() {}

@@ -11,7 +11,7 @@ History Trainer::follow(const Dataset& data, const FitOptions& options) {
   progress.clocks.resize(std::size_t(strategy_.membership().local));
   History history;
   bool began = false;
-  while (const std::optional<WorkSpec> work = strategy_.order()) {
+  while (const std::optional<WorkSpec> work = strategy_.assignment()) {
     require(work->seed == seed_, Option::kSeed,
             "the chief trains with seed {}, which its checkpoint has, and this process with {}: "
             "start all processes with seed {}",

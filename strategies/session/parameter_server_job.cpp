@@ -208,7 +208,7 @@ ParameterServerJob::ParameterServerJob(std::shared_ptr<LocalCluster> cluster,
                                        ParameterServerOptions options,
                                        const grpc::ServeOptions* chief)
     : JobServers(std::move(cluster)), ParameterServer(std::move(options)) {
-  if (chief != nullptr) chief_ = grpc::serve(coordinator(), *chief);
+  if (chief != nullptr) chief_ = grpc::serve(scheduler(), *chief);
 }
 
 // The others hear of the end before nobody answers any more.

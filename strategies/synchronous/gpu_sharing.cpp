@@ -40,10 +40,10 @@ class Offer {
                         "its replicas are on {} and {}, and one GPU a process is shared so far", id,
                         to_string(other->id()));
       memory_ = devices[0]->allocate(ProcessSharing::kShareUnit);
-      mark_ = device_->make_mark();
+      event_ = device_->make_event();
       page_ = collectives::MappedMemory("lockstep: is memory shared", collectives::kPageBytes);
       told_["memory"] = device_->export_memory(memory_.data());
-      told_["mark"] = mark_->exported();
+      told_["event"] = event_->exported();
       told_["page"] = collectives::to_text(page_.address());
     } catch (const engine::Error& error) {
       told_["refusal"] = error.what();
@@ -57,7 +57,7 @@ class Offer {
     try {
       const engine::Buffer memory =
           device_->open_memory(theirs.at("memory"), ProcessSharing::kShareUnit);
-      const std::unique_ptr<engine::ProcessMark> mark = device_->open_mark(theirs.at("mark"));
+      const std::unique_ptr<engine::ProcessEvent> event = device_->open_event(theirs.at("event"));
       const engine::Buffer page =
           collectives::map_peer(collectives::mapping_address(theirs.at("page").get<std::string>()));
       const engine::Buffer pinned = device_->pin(page.data(), collectives::kPageBytes);
@@ -73,7 +73,7 @@ class Offer {
   json told_;
   ProcessSharing* device_ = nullptr;
   engine::Buffer memory_;
-  std::unique_ptr<engine::ProcessMark> mark_;
+  std::unique_ptr<engine::ProcessEvent> event_;
   collectives::MappedMemory page_;
 };
 

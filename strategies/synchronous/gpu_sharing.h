@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Which processes of a host use memory of each other's GPUs, and so are one host for the plan.
 // Those of a machine do where each has its replicas on one GPU, and all can open what all others
-// have there: it is tried, both ways, with memory of a GPU, a mark, and memory of the host that
+// have there: it is tried, both ways, with memory of a GPU, an event, and memory of the host that
 // GPUs reach. So it counts what the drivers really do, whichever GPUs a process sees.
 #pragma once
 #include <string>

@@ -50,12 +50,12 @@ std::string GpuSpaces::told(const collectives::JobRanks& ranks, Team& team) {
   json all = json::array();
   if (device_ == nullptr) return all.dump();
   for (const int rank : ranks.mine()) {
-    marks_.push_back(device_->make_mark());
-    team.set_mark(rank, marks_.back().get());
+    events_.push_back(device_->make_event());
+    team.set_event(rank, events_.back().get());
     json spaces = json::array();
     for (const Space space : kOfGpu)
       spaces.push_back(device_->export_memory(team.base(rank, space)));
-    all.push_back({{"mark", marks_.back()->exported()}, {"spaces", spaces}});
+    all.push_back({{"event", events_.back()->exported()}, {"spaces", spaces}});
   }
   return all.dump();
 }
@@ -78,8 +78,8 @@ void GpuSpaces::open(const collectives::JobRanks& ranks, const ArenaLayout& layo
           device_->open_memory(theirs.at("spaces").at(i), layout.space_bytes(kOfGpu[i])));
       team.set_base(rank, kOfGpu[i], opened_.back().data());
     }
-    marks_.push_back(device_->open_mark(theirs.at("mark")));
-    team.set_mark(rank, marks_.back().get());
+    events_.push_back(device_->open_event(theirs.at("event")));
+    team.set_event(rank, events_.back().get());
   }
 }
 

@@ -2,12 +2,12 @@
 // What ranks of one host read and write of each other's GPUs where they are in several processes:
 // gradients, weights, scratch and norms of the others are opened here; the exchange, which the host
 // reads and writes too, lies in the host's memory that all processes map, and GPUs reach it; and a
-// mark of each rank orders its kernels among the others'. All of it is put into the team.
+// event of each rank orders its kernels among the others'. All of it is put into the team.
 //
-// A process that dies leaves marks that nobody will pass. So waits for the GPU end with the team's
-// reason, once that has stopped, or at the deadline; then the GPU is given up, since it would be
-// waited for again by whoever frees what lies there. What fails because the dead process's memory
-// is gone has the team's reason, too.
+// A process that dies leaves events that will never be done. So waits for the GPU end with the
+// team's reason, once that has stopped, or at the deadline; then the GPU is given up, since it
+// would be waited for again by whoever frees what lies there. What fails because the dead process's
+// memory is gone has the team's reason, too.
 //
 // Made by all processes at once (collective). Any thread. Closed with this object, when nothing is
 // queued any more; memory, team and device outlive it, and others open nothing of this process
@@ -56,7 +56,7 @@ class GpuSpaces {
   collectives::Team team_;  // over the same control block
   std::atomic<std::chrono::milliseconds> deadline_;
   std::vector<engine::Buffer> pinned_, opened_;
-  std::vector<std::unique_ptr<engine::ProcessMark>> marks_;
+  std::vector<std::unique_ptr<engine::ProcessEvent>> events_;
 };
 
 }  // namespace lockstep::strategies

@@ -110,13 +110,13 @@ void FaultyTransport::sleep(int microseconds) {
   inner_->sleep(microseconds);
 }
 
-void FaultyTransport::say(int peer, Word word, int plan) noexcept {
-  if (!failed_ && !silent_) inner_->say(peer, word, plan);
+void FaultyTransport::send_control(int peer, ControlKind kind, int plan) noexcept {
+  if (!failed_ && !silent_) inner_->send_control(peer, kind, plan);
 }
 
-std::optional<collectives::Transport::Said> FaultyTransport::hear() {
+std::optional<collectives::Transport::ControlMessage> FaultyTransport::receive_control() {
   if (failed_ || silent_) return {};
-  return inner_->hear();
+  return inner_->receive_control();
 }
 
 void FaultyTransport::abort(const engine::Error& why) noexcept {

@@ -38,8 +38,8 @@ class FaultyTransport : public collectives::Transport {
   bool test(int request) override;
   bool progress() override;
   void sleep(int microseconds) override;
-  void say(int peer, Word word, int plan) noexcept override;
-  std::optional<collectives::Transport::Said> hear() override;
+  void send_control(int peer, ControlKind kind, int plan) noexcept override;
+  std::optional<collectives::Transport::ControlMessage> receive_control() override;
   void abort(const engine::Error& why) noexcept override;
 
  private:

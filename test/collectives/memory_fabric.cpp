@@ -53,7 +53,7 @@ struct MemoryFabric::State {
         sent(std::size_t(ranks)),
         posted(std::size_t(ranks)),
         told(std::size_t(ranks)),
-        words(std::size_t(ranks)) {}
+        controls(std::size_t(ranks)) {}
 
   void check(int rank, int peer) {
     if (told[std::size_t(rank)]) throw *told[std::size_t(rank)];
@@ -140,11 +140,11 @@ struct MemoryFabric::State {
   std::vector<int> free;
   std::map<Key, PostLine> lines;
   std::size_t messages = 0;
-  std::vector<std::size_t> sent;                   // bytes, by rank
-  std::vector<int> posted;                         // messages, by rank
-  std::vector<std::optional<engine::Error>> told;  // why a peer stopped, by rank
-  std::map<int, engine::Error> gone;               // who stopped, and why
-  std::vector<std::deque<Transport::Said>> words;  // said and not heard, by rank
+  std::vector<std::size_t> sent;                                // bytes, by rank
+  std::vector<int> posted;                                      // messages, by rank
+  std::vector<std::optional<engine::Error>> told;               // why a peer stopped, by rank
+  std::map<int, engine::Error> gone;                            // who stopped, and why
+  std::vector<std::deque<Transport::ControlMessage>> controls;  // not received yet, by rank
 };
 
 namespace {
@@ -194,17 +194,17 @@ class MemoryTransport : public Transport {
   void sleep(int microseconds) override {
     std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
   }
-  void say(int peer, Word word, int plan) noexcept override {
+  void send_control(int peer, ControlKind kind, int plan) noexcept override {
     std::scoped_lock lock(state_.mutex);
-    if (state_.lost < 0) state_.words[std::size_t(peer)].push_back({rank_, word, plan});
+    if (state_.lost < 0) state_.controls[std::size_t(peer)].push_back({rank_, kind, plan});
   }
-  std::optional<Said> hear() override {
+  std::optional<ControlMessage> receive_control() override {
     std::scoped_lock lock(state_.mutex);
-    std::deque<Said>& words = state_.words[std::size_t(rank_)];
-    if (words.empty()) return {};
-    const Said word = words.front();
-    words.pop_front();
-    return word;
+    std::deque<ControlMessage>& received = state_.controls[std::size_t(rank_)];
+    if (received.empty()) return {};
+    const ControlMessage message = received.front();
+    received.pop_front();
+    return message;
   }
   void abort(const engine::Error& why) noexcept override {
     std::scoped_lock lock(state_.mutex);

@@ -36,7 +36,7 @@ class Following : public AsynchronousStrategy {
  public:
   explicit Following(engine::Device& device) : AsynchronousStrategy(1, device) {}
   bool follows() const override { return true; }
-  std::optional<WorkSpec> order() override {
+  std::optional<WorkSpec> assignment() override {
     if (given == orders.size()) return std::nullopt;
     return orders[given++];
   }

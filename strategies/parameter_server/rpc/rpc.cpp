@@ -12,7 +12,7 @@ Slice owned(const Slice& slice) {
   return {copy->data(), slice.size, copy};
 }
 
-std::size_t Message::body_bytes() const {
+std::size_t bytes_of(const std::vector<Slice>& body) {
   std::size_t bytes = 0;
   for (const Slice& slice : body) bytes += slice.size;
   return bytes;

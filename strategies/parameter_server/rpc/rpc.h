@@ -26,12 +26,13 @@ struct Slice {
 };
 
 Slice owned(const Slice& slice);  // of one without owner a copy
+std::size_t bytes_of(const std::vector<Slice>& body);
 
 struct Message {
   std::string head = {};
   std::vector<Slice> body = {};
   std::size_t answer_bytes = 0;  // of the answer's body, where a caller knows: place is kept for it
-  std::size_t body_bytes() const;
+  std::size_t body_bytes() const { return bytes_of(body); }
 };
 
 // What came of a call: a message, or what went wrong. kUnavailable: nobody there, or not ready; the

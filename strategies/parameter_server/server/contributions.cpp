@@ -9,7 +9,7 @@
 
 namespace lockstep::strategies {
 
-void Contributions::check(const HeldPart& part) const {
+void Contributions::check(const ShardRange& part) const {
   const auto refuse = [&](const Key& key, const Waiting& there) {
     engine::fail(engine::Code::kInvalid,
                  "elements {} to {} of shard {} were given for this step as {} to {}; all workers "
@@ -27,7 +27,7 @@ void Contributions::check(const HeldPart& part) const {
     refuse(before->first, before->second);
 }
 
-Contributions::What Contributions::offer(const HeldPart& part, Gradient gradient,
+Contributions::What Contributions::offer(const ShardRange& part, Gradient gradient,
                                          Complete& complete) {
   Waiting& here = parts_[{part.shard, part.begin}];
   here.end = part.end;

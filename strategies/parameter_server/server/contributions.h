@@ -24,7 +24,7 @@ class Contributions {
     std::shared_ptr<const std::vector<std::uint64_t>> rows = {};  // of a sparse shard
   };
   struct Complete {
-    HeldPart part = {};
+    ShardRange part = {};
     std::vector<Gradient> gradients = {};  // by worker
   };
   enum class What { kKept, kComplete, kLate, kRepeated };
@@ -32,9 +32,9 @@ class Contributions {
   explicit Contributions(std::size_t needed) : needed_(needed) {}
   // Throws Error(kInvalid) naming both where a part of this step shares some elements with the
   // one given, and not all.
-  void check(const HeldPart& part) const;
+  void check(const ShardRange& part) const;
   // The part is checked. With kComplete the gradients are in `complete`.
-  What offer(const HeldPart& part, Gradient gradient, Complete& complete);
+  What offer(const ShardRange& part, Gradient gradient, Complete& complete);
   void next_step() { parts_.clear(); }
   std::size_t waiting() const;  // parts that some have given, and not enough
 

@@ -33,7 +33,7 @@ struct ShardSpec {
 };
 
 // Elements [begin, end) of the shard with that number.
-struct HeldPart {
+struct ShardRange {
   std::uint32_t shard = 0;
   std::size_t begin = 0, end = 0;
   std::size_t size() const { return end - begin; }

@@ -35,8 +35,8 @@ engine::UpdateRule rule_of(const Rule& rule) {
   return result;
 }
 
-std::vector<HeldPart> list_of(const google::protobuf::RepeatedPtrField<Part>& parts) {
-  std::vector<HeldPart> result;
+std::vector<ShardRange> list_of(const google::protobuf::RepeatedPtrField<Part>& parts) {
+  std::vector<ShardRange> result;
   for (const Part& part : parts) result.push_back({part.shard(), part.begin(), part.end()});
   return result;
 }
@@ -94,7 +94,7 @@ JobSpec spec_of(const OpenRequest& head) {
   return spec;
 }
 
-std::vector<HeldPart> parts_of(const AssignRequest& head) {
+std::vector<ShardRange> parts_of(const AssignRequest& head) {
   return list_of(head.parts());
 }
 

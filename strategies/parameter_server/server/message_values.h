@@ -33,7 +33,7 @@ PullOrder order_of(const PullRequest& head);
 PullOrder order_of(const PullRowsRequest& head);
 PushOrder order_of(const PushRequest& head, std::vector<rpc::Slice> body);
 PushOrder order_of(const PushRowsRequest& head, std::vector<rpc::Slice> body);
-std::vector<HeldPart> parts_of(const AssignRequest& head);
+std::vector<ShardRange> parts_of(const AssignRequest& head);
 NamedVariables::How how_of(const AssignRequest& head);
 NamedVariables::Value value_of(const AssignRequest& head, std::vector<rpc::Slice> body);
 

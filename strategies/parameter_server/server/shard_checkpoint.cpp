@@ -145,7 +145,7 @@ std::vector<SequenceTable> read_pushes(const Tables& tables, const std::string& 
 }
 
 // Of a dense shard, from all tables that name its variable; the rest has the checkpoint's step.
-void read_updates(const Tables& tables, HeldShard& shard) {
+void read_updates(const Tables& tables, VariableShard& shard) {
   const std::size_t first = shard.spec.first_element(), elements = shard.spec.elements();
   shard.updates.set({0, elements}, tables.step());
   const std::string end_of_name = "/" + shard.spec.name;
@@ -170,7 +170,7 @@ void read_updates(const Tables& tables, HeldShard& shard) {
 }
 
 // Of a sparse shard: a piece to be filled, or the checkpoint's step in all rows.
-void read_row_updates(const Tables& tables, HeldShard& shard, std::vector<Piece>& pieces) {
+void read_row_updates(const Tables& tables, VariableShard& shard, std::vector<Piece>& pieces) {
   const std::string name = fmt::format("{}/{}", kUpdates, shard.spec.name);
   const std::size_t first = shard.spec.first_row;
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
@@ -240,7 +240,7 @@ std::int64_t restore_shard(ShardStore& store, const std::string& container,
           engine::in_quotes(container), before, generation);
   if (generation == before && job->ready() && job->restored() == step) return job->version();
   const JobSpec& spec = job->spec();
-  const auto fill = [&](std::span<const std::unique_ptr<HeldShard>> shards) {
+  const auto fill = [&](std::span<const std::unique_ptr<VariableShard>> shards) {
     const Tables tables(checkpoints, step, zero);
     std::vector<Piece> pieces;
     for (const auto& shard : shards) {

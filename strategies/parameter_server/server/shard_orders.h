@@ -22,7 +22,7 @@ struct ShardRows {
 
 struct PullOrder {
   std::uint64_t generation = 0;        // 0: any
-  std::vector<HeldPart> parts = {};    // none of them shares elements with another
+  std::vector<ShardRange> parts = {};  // none of them shares elements with another
   std::optional<ShardRows> rows = {};  // instead of parts
   std::int64_t at_least = 0;           // the answer waits until the version is that
   bool bfloat16 = false;               // on the wire
@@ -35,7 +35,7 @@ struct PushOrder {
   std::int64_t step = 0;       // synchronous: the version that the gradient was made for
   std::int64_t pulled = 0;     // the version of the weights that it was made from
   double rate = 0;
-  std::vector<HeldPart> parts = {};
+  std::vector<ShardRange> parts = {};
   std::optional<ShardRows> rows = {};  // instead of parts
   bool last = false;                   // of this worker's step here
   bool want_weights = false;           // of the parts, after the update

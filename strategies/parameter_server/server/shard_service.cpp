@@ -90,10 +90,10 @@ class ShardService::Calls {
     require(request.how() != AssignRequest::ADD, "start values are set, not added");
     require(request.name().empty() && request.shape().empty(),
             "start values are given by parts, not by name and shape");
-    const std::vector<HeldPart> parts = parts_of(request);
+    const std::vector<ShardRange> parts = parts_of(request);
     if (!request.dtype().empty()) {
       const auto job = store_.job(request.container());
-      for (const HeldPart& part : parts) {
+      for (const ShardRange& part : parts) {
         if (part.shard >= job->spec().shards.size()) continue;  // refused below
         const std::string_view dtype = engine::name(job->spec().shards[part.shard].dtype);
         require(request.dtype() == dtype, "shard {} is {}, not {}", part.shard, dtype,

@@ -12,11 +12,12 @@ namespace {
 constexpr std::size_t kMostContainers = 1000;  // that are described
 
 nlohmann::json job_json(const TrainingShards& job) {
-  const ShardCounts counts = job.counts();
+  const TrainingShards::Status status = job.status();
+  const ShardCounts& counts = status.counts;
   nlohmann::json workers = nlohmann::json::array();
   std::uint64_t lost = 0;
   const auto now = engine::Clock::now();
-  for (const TrainingShards::WorkerState& worker : job.workers()) {
+  for (const TrainingShards::WorkerStatus& worker : status.workers) {
     nlohmann::json since;
     if (worker.at) since = std::chrono::duration<double>(now - *worker.at).count();
     workers.push_back({{"last", worker.last}, {"lost", worker.lost}, {"seconds_since", since}});
@@ -30,13 +31,13 @@ nlohmann::json job_json(const TrainingShards& job) {
                       {"bytes", shard.bytes(job.spec().rule)}});
   }
   const double mean = counts.steps == 0 ? 0 : double(counts.staleness_sum) / double(counts.steps);
-  return {{"generation", job.generation()},
-          {"version", job.version()},
-          {"ready", job.ready()},
+  return {{"generation", status.generation},
+          {"version", status.version},
+          {"ready", status.ready},
           {"shards", shards},
           {"synchronous", job.spec().policy.synchronous},
-          {"waiting_calls", job.waiting_calls()},
-          {"waiting_parts", job.waiting_parts()},
+          {"waiting_calls", status.waiting_calls},
+          {"waiting_parts", status.waiting_parts},
           {"pushes",
            {{"applied", counts.applied},
             {"kept", counts.kept},

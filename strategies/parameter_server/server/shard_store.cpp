@@ -131,7 +131,7 @@ void ShardStore::push(const std::string& container, PushOrder order, CallerPoint
 }
 
 std::int64_t ShardStore::assign_parts(const std::string& container, std::uint64_t generation,
-                                      const std::vector<HeldPart>& parts,
+                                      const std::vector<ShardRange>& parts,
                                       const std::vector<rpc::Slice>& body) {
   return job(container)->assign(generation, parts, body);
 }

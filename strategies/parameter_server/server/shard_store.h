@@ -43,7 +43,7 @@ class ShardStore {
   void push(const std::string& container, PushOrder order, CallerPointer caller, Answered done);
   // Start values of a job's shards. The version.
   std::int64_t assign_parts(const std::string& container, std::uint64_t generation,
-                            const std::vector<HeldPart>& parts,
+                            const std::vector<ShardRange>& parts,
                             const std::vector<rpc::Slice>& body);
   // The container's open job; throws Error(kUnavailable) where there is none.
   std::shared_ptr<TrainingShards> job(const std::string& container) const;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What does not change weights by gradients: checks, pulls, start values, snapshots. Pushes stand
-// in training_pushes.cpp.
+// Pulls, start values, restores, snapshots. Pushes are in training_pushes.cpp.
 #include "strategies/parameter_server/server/training_shards.h"
 
 #include <algorithm>
@@ -15,24 +14,6 @@ namespace lockstep::strategies {
 using engine::Code;
 using engine::in_quotes;
 using engine::Range;
-using engine::require;
-
-namespace {
-
-std::size_t bytes_of(const std::vector<rpc::Slice>& body) {
-  std::size_t bytes = 0;
-  for (const rpc::Slice& slice : body) bytes += slice.size;
-  return bytes;
-}
-
-std::vector<Range> ranges_of(const std::vector<HeldPart>& parts, std::uint32_t shard) {
-  std::vector<Range> ranges;
-  for (const HeldPart& part : parts)
-    if (part.shard == shard) ranges.push_back({part.begin, part.end});
-  return ranges;
-}
-
-}  // namespace
 
 void ShardCounts::add_staleness(std::uint64_t value) {
   ++steps;
@@ -44,22 +25,15 @@ void ShardCounts::add_staleness(std::uint64_t value) {
 TrainingShards::TrainingShards(std::string container, std::uint64_t generation, JobSpec spec,
                                const engine::Ops& ops, const MemoryBudget& budget,
                                MemoryBudget::Share share)
-    : container_(std::move(container)),
-      spec_(std::move(spec)),
-      ops_(ops),
-      budget_(budget),
+    : budget_(budget),
       share_(std::move(share)),
+      arrays_(std::move(container), std::move(spec), ops, budget),
+      updates_per_step_(arrays_.updates_per_step()),
       generation_(generation),
-      contributions_(spec_.policy.needed()) {
-  bool empty = true;
-  for (const ShardSpec& shard : spec_.shards) {
-    shards_.push_back(std::make_unique<HeldShard>(shard, spec_.rule, &budget_));
-    if (!shard.frozen) units_ += shard.sparse ? 1 : shard.elements();
-    empty = empty && shard.elements() == 0;
-  }
-  for (std::uint32_t worker = 0; worker < spec_.policy.workers; ++worker)
+      ready_(arrays_.have_values()),
+      contributions_(arrays_.spec().policy.needed()) {
+  for (std::uint32_t worker = 0; worker < arrays_.spec().policy.workers; ++worker)
     workers_.emplace_back(std::make_unique<Worker>())->share = budget_.add(0);
-  ready_ = empty;
 }
 
 std::uint64_t TrainingShards::generation() const {
@@ -77,63 +51,24 @@ bool TrainingShards::ready() const {
   return ready_;
 }
 
-std::string TrainingShards::name_of(std::uint32_t shard) const {
-  return fmt::format("shard {} ({}) of container {}", shard, in_quotes(spec_.shards[shard].name),
-                     in_quotes(container_));
-}
-
-void TrainingShards::check_parts(const std::vector<HeldPart>& parts) const {
-  std::vector<HeldPart> sorted = parts;
-  for (const HeldPart& part : parts) {
-    require(part.shard < shards_.size(), "container {} has {} shards here, not one of number {}",
-            in_quotes(container_), shards_.size(), part.shard);
-    require(part.begin < part.end && part.end <= spec_.shards[part.shard].elements(),
-            "elements {} to {} are none of the {} of {}", part.begin, part.end,
-            spec_.shards[part.shard].elements(), name_of(part.shard));
-  }
-  std::sort(sorted.begin(), sorted.end(), [](const HeldPart& a, const HeldPart& b) {
-    return a.shard != b.shard ? a.shard < b.shard : a.begin < b.begin;
-  });
-  for (std::size_t i = 1; i < sorted.size(); ++i) {
-    require(sorted[i - 1].shard != sorted[i].shard || sorted[i - 1].end <= sorted[i].begin,
-            "element {} of {} is asked for twice", sorted[i].begin, name_of(sorted[i].shard));
-  }
-}
-
-void TrainingShards::check_rows(const ShardRows& rows) const {
-  require(rows.shard < shards_.size(), "container {} has {} shards here, not one of number {}",
-          in_quotes(container_), shards_.size(), rows.shard);
-  const ShardSpec& shard = spec_.shards[rows.shard];
-  // Texts are made where something is wrong alone: for each row they would take most of a push.
-  for (std::size_t i = 0; i < rows.rows.size(); ++i) {
-    const std::uint64_t row = rows.rows[i];
-    if (row < shard.first_row || row - shard.first_row >= shard.rows) {
-      engine::fail(Code::kInvalid, "row {} is none of the {} from row {} on of {}", row, shard.rows,
-                   shard.first_row, name_of(rows.shard));
-    }
-    if (i > 0 && rows.rows[i - 1] >= row) {
-      engine::fail(Code::kInvalid, "rows of {} must ascend, and {} stands before {}",
-                   name_of(rows.shard), rows.rows[i - 1], row);
-    }
-  }
-}
-
-// Where closed, or of another generation: why. The mutex is held.
+// Throws if the job is closed, or of another generation. The mutex is held.
 void TrainingShards::assignable(std::uint64_t generation) const {
   if (closed_) throw *closed_;
   if (generation != generation_) {
     engine::fail(Code::kUnavailable, "container {} is of generation {}, not {}",
-                 in_quotes(container_), generation_, generation);
+                 in_quotes(arrays_.container()), generation_, generation);
   }
   if (loading_) {
-    engine::fail(Code::kUnavailable, "container {} is being restored", in_quotes(container_));
+    engine::fail(Code::kUnavailable, "container {} is being restored",
+                 in_quotes(arrays_.container()));
   }
 }
 
 void TrainingShards::usable(std::uint64_t generation) const {
   assignable(generation);
   if (!ready_) {
-    engine::fail(Code::kUnavailable, "container {} has no values yet", in_quotes(container_));
+    engine::fail(Code::kUnavailable, "container {} has no values yet",
+                 in_quotes(arrays_.container()));
   }
 }
 
@@ -142,26 +77,13 @@ std::shared_lock<std::shared_mutex> TrainingShards::enter() {
   return std::shared_lock(gate_);
 }
 
-// The shards of the parts, in one order, so that nobody waits in a circle; with memory for writing
-// the parts.
-TrainingShards::Locks TrainingShards::lock(const std::vector<HeldPart>& parts) {
-  std::vector<std::uint32_t> numbers;
-  for (const HeldPart& part : parts) numbers.push_back(part.shard);
-  std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  Locks locks;
-  for (const std::uint32_t number : numbers) locks.emplace_back(shards_[number]->mutex);
-  for (const std::uint32_t number : numbers) shards_[number]->reserve(ranges_of(parts, number));
-  return locks;
-}
-
-// Of what a call keeps while it waits.
+// Takes memory of the budget for a call that may wait.
 std::shared_ptr<MemoryBudget::Share> TrainingShards::share_of_call(
-    const std::vector<HeldPart>& parts, std::size_t rows) const {
+    const std::vector<ShardRange>& parts, std::size_t rows) const {
   constexpr std::size_t kOfCall = 1024;  // bytes beside its parts and rows
   return std::make_shared<MemoryBudget::Share>(
-      budget_.take(kOfCall + parts.size() * sizeof(HeldPart) + rows * sizeof(std::uint64_t),
-                   "a call to container " + in_quotes(container_)));
+      budget_.take(kOfCall + parts.size() * sizeof(ShardRange) + rows * sizeof(std::uint64_t),
+                   "a call to container " + in_quotes(arrays_.container())));
 }
 
 void TrainingShards::when_reached(std::int64_t version, std::uint64_t generation,
@@ -169,7 +91,8 @@ void TrainingShards::when_reached(std::int64_t version, std::uint64_t generation
   {
     std::scoped_lock lock(mutex_);
     usable(generation == 0 ? generation_ : generation);
-    const bool never = spec_.policy.synchronous && units_ == 0;  // nothing here is ever updated
+    const bool never = arrays_.spec().policy.synchronous &&
+                       updates_per_step_ == 0;  // nothing here is ever updated
     if (version_ < version && !never) {
       waiters_.add(version, std::move(caller), std::move(go_on));
       return;
@@ -179,8 +102,8 @@ void TrainingShards::when_reached(std::int64_t version, std::uint64_t generation
 }
 
 void TrainingShards::pull(PullOrder order, CallerPointer caller, Answered done) {
-  check_parts(order.parts);
-  if (order.rows) check_rows(*order.rows);
+  arrays_.check(order.parts);
+  if (order.rows) arrays_.check(*order.rows);
   const std::int64_t at_least = order.at_least;
   const std::uint64_t generation = order.generation;
   auto share = share_of_call(order.parts, order.rows ? order.rows->rows.size() : 0);
@@ -197,34 +120,12 @@ void TrainingShards::pull(PullOrder order, CallerPointer caller, Answered done) 
                });
 }
 
-// The version first: what changes while the weights are read is newer, not older, than it says.
+// The version comes first: values that change while they are read are newer than it, not older.
 void TrainingShards::answer(const PullOrder& order, ShardAnswer& result) {
-  std::size_t rows = 0;
   try {
     result.version = version();
-    for (const HeldPart& part : order.parts) {
-      const HeldShard& shard = *shards_[part.shard];
-      std::vector<rpc::Slice> slices;
-      {
-        std::shared_lock lock(shard.mutex);
-        shard.weights.lend({part.begin, part.end}, slices);
-      }
-      if (order.bfloat16) slices = narrowed(slices, shard.spec.dtype);
-      result.body.insert(result.body.end(), slices.begin(), slices.end());
-    }
-    if (order.rows && !order.rows->rows.empty()) {
-      const HeldShard& shard = *shards_[order.rows->shard];
-      rows = order.rows->rows.size();
-      const std::size_t bytes = shard.spec.row_elements() * size_of(shard.spec.dtype);
-      const auto memory = std::make_shared<std::vector<std::byte>>(rows * bytes);
-      {
-        std::shared_lock lock(shard.mutex);
-        for (std::size_t i = 0; i < rows; ++i)
-          shard.weights.copy(shard.row(order.rows->rows[i]), memory->data() + i * bytes);
-      }
-      std::vector<rpc::Slice> slices{{memory->data(), memory->size(), memory}};
-      result.body = order.bfloat16 ? narrowed(slices, shard.spec.dtype) : std::move(slices);
-    }
+    result.body = order.rows ? arrays_.read(*order.rows, order.bfloat16)
+                             : arrays_.read(order.parts, order.bfloat16);
   } catch (const engine::Error& error) {
     result.error = error;
   } catch (const std::bad_alloc&) {
@@ -232,17 +133,14 @@ void TrainingShards::answer(const PullOrder& order, ShardAnswer& result) {
   }
   std::scoped_lock lock(mutex_);
   ++counts_.pulls;
-  counts_.rows_pulled += rows;
-  counts_.bytes_pulled += bytes_of(result.body);
+  if (order.rows && !result.error) counts_.rows_pulled += order.rows->rows.size();
+  counts_.bytes_pulled += rpc::bytes_of(result.body);
 }
 
-std::int64_t TrainingShards::assign(std::uint64_t generation, const std::vector<HeldPart>& parts,
+std::int64_t TrainingShards::assign(std::uint64_t generation, const std::vector<ShardRange>& parts,
                                     const std::vector<rpc::Slice>& body) {
-  check_parts(parts);
-  budget_.check("assigning to container " + in_quotes(container_));
-  std::size_t bytes = 0;
-  for (const HeldPart& part : parts) bytes += part.size() * size_of(spec_.shards[part.shard].dtype);
-  require(bytes_of(body) == bytes, "the parts have {} bytes, and {} came", bytes, bytes_of(body));
+  arrays_.check(parts, body);
+  budget_.check("assigning to container " + in_quotes(arrays_.container()));
   {  // before the gate: nobody waits there for a restore
     std::scoped_lock lock(mutex_);
     assignable(generation);
@@ -252,20 +150,8 @@ std::int64_t TrainingShards::assign(std::uint64_t generation, const std::vector<
     std::scoped_lock lock(mutex_);
     assignable(generation);
   }
-  ArrayReader reader(body, false);
-  {
-    const Locks locks = lock(parts);
-    for (const HeldPart& part : parts) {
-      HeldShard& shard = *shards_[part.shard];
-      shard.assign({part.begin, part.end}, [&](Range block, std::vector<const std::byte*>& from) {
-        from.assign(1, reader.next(block.size(), shard.spec.dtype));
-      });
-    }
-  }
-  const bool all = std::all_of(shards_.begin(), shards_.end(), [](const auto& shard) {
-    std::shared_lock lock(shard->mutex);
-    return shard->assigned.all(1);
-  });
+  arrays_.assign(parts, body);
+  const bool all = arrays_.have_values();
   std::scoped_lock lock(mutex_);
   ready_ = ready_ || all;
   return version_;
@@ -283,10 +169,10 @@ void TrainingShards::load(std::uint64_t generation, std::int64_t restored, const
   try {
     std::scoped_lock turn(turnstile_);
     std::scoped_lock alone(gate_);
-    Locks locks;
-    for (const auto& shard : shards_) locks.emplace_back(shard->mutex);
-    loaded = fill(shards_);
-    for (const auto& shard : shards_) shard->assigned.set({0, shard->spec.elements()}, 1);
+    std::vector<std::unique_lock<std::shared_mutex>> locks;
+    for (const auto& shard : arrays_.all()) locks.emplace_back(shard->mutex);
+    loaded = fill(arrays_.all());
+    for (const auto& shard : arrays_.all()) shard->assigned.set({0, shard->spec.elements()}, 1);
   } catch (...) {
     std::scoped_lock lock(mutex_);
     loading_ = false;
@@ -314,13 +200,7 @@ NamedVariables::Value TrainingShards::read(std::size_t number) const {
     std::scoped_lock lock(mutex_);
     usable(generation_);
   }
-  const HeldShard& shard = *shards_[number];
-  NamedVariables::Value value{{}, shard.spec.dtype, {}};
-  for (std::size_t axis = 0; axis < shard.spec.shape.rank(); ++axis)
-    value.shape.append(axis == 0 ? shard.spec.rows : shard.spec.shape[axis]);
-  std::shared_lock lock(shard.mutex);
-  shard.weights.lend({0, shard.spec.elements()}, value.body);
-  return value;
+  return arrays_.read(number);
 }
 
 void TrainingShards::close(const engine::Error& why) {
@@ -343,27 +223,13 @@ void TrainingShards::drop_gone() {
   for (auto& go_on : taken) go_on(&why);
 }
 
-ShardCounts TrainingShards::counts() const {
+TrainingShards::Status TrainingShards::status() const {
   std::scoped_lock lock(mutex_);
-  return counts_;
-}
-
-std::vector<TrainingShards::WorkerState> TrainingShards::workers() const {
-  std::vector<WorkerState> states;
-  std::scoped_lock lock(mutex_);
+  Status status{
+      generation_, version_, ready_, counts_, {}, waiters_.size(), contributions_.waiting()};
   for (const auto& worker : workers_)
-    states.push_back({worker->sequences.last(), worker->sequences.lost(), worker->at});
-  return states;
-}
-
-std::size_t TrainingShards::waiting_calls() const {
-  std::scoped_lock lock(mutex_);
-  return waiters_.size();
-}
-
-std::size_t TrainingShards::waiting_parts() const {
-  std::scoped_lock lock(mutex_);
-  return contributions_.waiting();
+    status.workers.push_back({worker->sequences.last(), worker->sequences.lost(), worker->at});
+  return status;
 }
 
 TrainingShards::Snapshot TrainingShards::snapshot(std::uint64_t generation) {
@@ -376,7 +242,7 @@ TrainingShards::Snapshot TrainingShards::snapshot(std::uint64_t generation) {
     snapshot.version = version_;
     for (const auto& worker : workers_) snapshot.sequences.push_back(worker->sequences.ranges());
   }
-  for (const auto& shard : shards_) {
+  for (const auto& shard : arrays_.all()) {
     std::shared_lock lock(shard->mutex);
     const Range all{0, shard->spec.elements()};
     Snapshot::Held& held = snapshot.shards.emplace_back();
@@ -392,25 +258,8 @@ std::uint64_t TrainingShards::checksum() {
   std::scoped_lock turn(turnstile_);
   std::scoped_lock alone(gate_);
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
-  std::uint64_t sum = 0;
+  std::uint64_t sum = arrays_.checksum();
   const auto add = [&](std::uint64_t value) { sum = (sum + value) * kOdd; };
-  for (const auto& shard : shards_) {
-    std::shared_lock lock(shard->mutex);
-    const auto add_array = [&](const ChunkedArray& array) {
-      std::vector<rpc::Slice> slices;
-      array.lend({0, shard->spec.elements()}, slices);
-      for (const rpc::Slice& slice : slices) add(ops_.checksum(slice.data, slice.size, 0));
-    };
-    add_array(shard->weights);
-    for (const ChunkedArray& slot : shard->slots) add_array(slot);
-    for (const RangeValues* values : {&shard->updates, &shard->assigned}) {
-      for (const RangeValues::Run& run : values->runs()) {
-        add(run.range.begin);
-        add(std::uint64_t(run.value));
-      }
-    }
-    for (const std::int32_t updates : shard->row_updates) add(std::uint64_t(updates));
-  }
   std::scoped_lock lock(mutex_);
   add(generation_);
   add(std::uint64_t(version_));

@@ -23,8 +23,6 @@
 // Nobody waits for more than others' arithmetic. `Answered` is called once, without a lock held, by
 // the caller or by whom it waited for.
 #pragma once
-#include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,11 +30,10 @@
 #include <string>
 #include <vector>
 
-#include "strategies/parameter_server/rpc/array_reader.h"
 #include "strategies/parameter_server/rpc/sequence_table.h"
 #include "strategies/parameter_server/server/contributions.h"
-#include "strategies/parameter_server/server/held_shard.h"
 #include "strategies/parameter_server/server/named_variables.h"
+#include "strategies/parameter_server/server/shard_arrays.h"
 #include "strategies/parameter_server/server/shard_orders.h"
 #include "strategies/parameter_server/server/version_waiters.h"
 
@@ -48,7 +45,7 @@ class TrainingShards {
   // Error(kIo) where there is no memory.
   TrainingShards(std::string container, std::uint64_t generation, JobSpec spec,
                  const engine::Ops& ops, const MemoryBudget& budget, MemoryBudget::Share share);
-  const JobSpec& spec() const { return spec_; }
+  const JobSpec& spec() const { return arrays_.spec(); }
   std::uint64_t generation() const;
   std::int64_t version() const;
   bool ready() const;
@@ -56,7 +53,7 @@ class TrainingShards {
   void pull(PullOrder order, CallerPointer caller, Answered done);
   void push(PushOrder order, CallerPointer caller, Answered done);
   // Values of parts, one behind the other. The version.
-  std::int64_t assign(std::uint64_t generation, const std::vector<HeldPart>& parts,
+  std::int64_t assign(std::uint64_t generation, const std::vector<ShardRange>& parts,
                       const std::vector<rpc::Slice>& body);
   // Values from elsewhere, of a job that is not ready: `fill` is given all shards, writes weights,
   // slots and counts, and nobody else is there meanwhile. Then the job is ready, in this
@@ -66,7 +63,7 @@ class TrainingShards {
     std::int64_t version = 0;
     std::vector<SequenceTable> sequences = {};  // by worker; the rest begins anew
   };
-  using Fill = std::function<Loaded(std::span<const std::unique_ptr<HeldShard>>)>;
+  using Fill = std::function<Loaded(std::span<const std::unique_ptr<VariableShard>>)>;
   void load(std::uint64_t generation, std::int64_t restored, const Fill& fill);
   std::optional<std::int64_t> restored() const;
   // The rows of a shard that are here.
@@ -75,14 +72,19 @@ class TrainingShards {
   void close(const engine::Error& why);
   void drop_gone();
 
-  ShardCounts counts() const;
-  struct WorkerState {
+  struct WorkerStatus {
     std::uint64_t last = 0, lost = 0;             // sequence numbers
     std::optional<engine::Clock::time_point> at;  // of its last push
   };
-  std::vector<WorkerState> workers() const;
-  std::size_t waiting_calls() const;
-  std::size_t waiting_parts() const;
+  struct Status {
+    std::uint64_t generation = 0;
+    std::int64_t version = 0;
+    bool ready = false;
+    ShardCounts counts = {};
+    std::vector<WorkerStatus> workers = {};
+    std::size_t waiting_calls = 0, waiting_parts = 0;
+  };
+  Status status() const;
 
   // Everything at one moment between pushes, on loan: it costs memory only as it changes.
   struct Snapshot {
@@ -111,47 +113,31 @@ class TrainingShards {
     std::optional<engine::Clock::time_point> at;
     bool goes_on(const PushOrder& order) const;
   };
-  using Locks = std::vector<std::unique_lock<std::shared_mutex>>;
-
   std::shared_lock<std::shared_mutex> enter();  // the gate, as pushes do
-  void check_parts(const std::vector<HeldPart>& parts) const;
-  void check_rows(const ShardRows& rows) const;
-  void check_push(const PushOrder& order) const;
-  std::string name_of(std::uint32_t shard) const;
   void usable(std::uint64_t generation) const;
   void assignable(std::uint64_t generation) const;
-  Locks lock(const std::vector<HeldPart>& parts);
 
   ShardAnswer push_asynchronous(const PushOrder& order, Worker& worker,
                                 VersionWaiters::Taken& ready);
   ShardAnswer push_synchronous(const PushOrder& order, Worker& worker,
                                VersionWaiters::Taken& ready);
   std::int64_t version_seen_by(std::uint32_t worker) const;
-  void apply(const PushOrder& order, double rate);
   bool answered(const PushOrder& order, Worker& worker, ShardAnswer& result);
   void remember(const PushOrder& order, Worker& worker, const ShardAnswer& result);
-  std::vector<Contributions::Gradient> keep(const PushOrder& order,
-                                            const std::vector<HeldPart>& parts);
-  std::vector<Contributions::Complete> offer(const std::vector<HeldPart>& parts,
+  std::vector<Contributions::Complete> offer(const std::vector<ShardRange>& parts,
                                              std::vector<Contributions::Gradient> gradients,
                                              ShardAnswer& result);
-  void update(const Contributions::Complete& complete);
-  void update_rows(HeldShard& shard, const Contributions::Complete& complete,
-                   const UpdateTerms& terms);
   void answer(const PullOrder& order, ShardAnswer& answer);
-  std::shared_ptr<MemoryBudget::Share> share_of_call(const std::vector<HeldPart>& parts,
+  std::shared_ptr<MemoryBudget::Share> share_of_call(const std::vector<ShardRange>& parts,
                                                      std::size_t rows) const;
   void when_reached(std::int64_t version, std::uint64_t generation, CallerPointer caller,
                     VersionWaiters::Continue go_on);
 
-  const std::string container_;
-  const JobSpec spec_;
-  const engine::Ops& ops_;
   const MemoryBudget& budget_;
   const MemoryBudget::Share share_;
-  std::vector<std::unique_ptr<HeldShard>> shards_;
+  ShardArrays arrays_;
+  const std::size_t updates_per_step_;  // synchronous: after these the version rises
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::size_t units_ = 0;  // synchronous: what must be updated before the version rises
   // Pushes hold the gate together, a snapshot alone; the turnstile keeps pushes from starving it.
   // Order of locks: gate, a worker's turn, shards ascending, mutex.
   std::mutex turnstile_;
@@ -162,7 +148,7 @@ class TrainingShards {
   std::optional<std::int64_t> restored_;
   std::optional<engine::Error> closed_;
   std::int64_t version_ = 0;
-  std::size_t updated_ = 0;  // of units_
+  std::size_t updated_ = 0;  // of updates_per_step_
   Contributions contributions_;
   VersionWaiters waiters_;
   ShardCounts counts_;

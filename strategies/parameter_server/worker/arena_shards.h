@@ -4,6 +4,7 @@
 // may come from any thread. Offsets and ends are in elements, never bytes.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "engine/nn/graph.h"
@@ -27,6 +28,17 @@ struct ShardChunk {
   std::size_t elements = 0;  // of all parts
   engine::Range span = {};   // of the arena, from the first part's begin to the last one's end
 };
+
+// Adds the parts to the head of a message (messages.proto, Part).
+template <class Head>
+void add_parts(const std::vector<ShardPart>& parts, Head& head) {
+  for (const ShardPart& part : parts) {
+    auto* const added = head.add_parts();
+    added->set_shard(std::uint32_t(part.shard));
+    added->set_begin(part.begin);
+    added->set_end(part.end);
+  }
+}
 
 class ArenaShards {
  public:

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Opening, checkpoints, what is said, and the servers' keeper; a step's calls stand in
-// parameter_server_step.cpp.
+// Opening, checkpoints, explanations. The calls of a step are in parameter_server_step.cpp.
 #include "strategies/parameter_server/worker/parameter_server.h"
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "engine/base/quantity.h"
 #include "engine/nn/graph_plan.h"
-#include "engine/optim/update_segments.h"
 #include "engine/runtime/devices.h"
-#include "strategies/parameter_server/rpc/array_reader.h"
 #include "strategies/parameter_server/rpc/retry.h"
+#include "strategies/parameter_server/worker/chief.h"
 #include "strategies/parameter_server/worker/server_limits.h"
 #include "strategies/parameter_server/worker/worker_replica.h"
 
@@ -26,10 +23,8 @@ using engine::require;
 
 namespace {
 
-constexpr std::size_t kSaved = 3;                       // checkpoints that are remembered
-constexpr std::chrono::milliseconds kUnopened{500};     // for servers that no job was opened on
-constexpr std::chrono::milliseconds kFarewell{5000};    // for those that follow, and servers
-constexpr const char* kOwnState = "parameter_server.";  // in checkpoints: versions and pushes
+constexpr std::chrono::milliseconds kUnopened{500};   // for servers that no job was opened on
+constexpr std::chrono::milliseconds kShutdown{5000};  // for those that follow, and servers
 
 // Larger than that of any chief before, also where this one was started anew.
 std::uint64_t generation_after(std::uint64_t last) {
@@ -38,52 +33,66 @@ std::uint64_t generation_after(std::uint64_t last) {
   return std::max(last + 1, std::uint64_t(microseconds));
 }
 
-}  // namespace
-
-ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std::move(options)) {
-  require(!options_.devices.empty(), "a process needs at least one replica");
-  require(options_.servers >= 1, "a parameter server strategy needs at least one server");
-  require(bool(options_.connect), "nobody says how servers are reached");
-  if (options_.workers == 0) options_.workers = local();
-  require(options_.first_worker >= 0 && options_.first_worker + local() <= options_.workers,
-          "workers {} to {} are none of {}", options_.first_worker,
-          options_.first_worker + local() - 1, options_.workers);
-  require((options_.first_worker == 0) == !options_.chief,
+void require_possible(const ParameterServerOptions& options) {
+  const int local = int(options.devices.size());
+  require(local >= 1, "a process needs at least one replica");
+  require(options.servers >= 1, "a parameter server strategy needs at least one server");
+  require(bool(options.connect), "nobody says how servers are reached");
+  require(options.first_worker >= 0 && options.first_worker + local <= options.workers,
+          "workers {} to {} are none of {}", options.first_worker, options.first_worker + local - 1,
+          options.workers);
+  require((options.first_worker == 0) == !options.chief,
           "the first worker is the chief, and the others follow it");
-  const UpdateOptions& updates = options_.updates;
-  require(updates.aggregate >= 0 && updates.aggregate <= options_.workers,
-          "gradients of {} workers cannot be awaited of {}", updates.aggregate, options_.workers);
+  const UpdateOptions& updates = options.updates;
+  require(updates.aggregate >= 0 && updates.aggregate <= options.workers,
+          "gradients of {} workers cannot be awaited of {}", updates.aggregate, options.workers);
   require(updates.synchronous || updates.aggregate == 0,
           "gradients are awaited in synchronous training alone: aggregate {} means nothing else",
           updates.aggregate);
   require(!updates.synchronous || updates.most_staleness == 0,
           "gradients are never stale in synchronous training: most_staleness is for asynchronous "
           "training");
+}
+
+SchedulerOptions scheduler_options(const ParameterServerOptions& options) {
+  const UpdateOptions& updates = options.updates;
+  SchedulerOptions scheduler;
+  scheduler.workers = options.workers;
+  scheduler.local = int(options.devices.size());
+  if (updates.synchronous)
+    scheduler.aggregate = updates.aggregate > 0 ? updates.aggregate : options.workers;
+  scheduler.warm_up = updates.warm_up;
+  scheduler.heartbeat_timeout = options.heartbeat_timeout;
+  scheduler.log = options.log;
+  return scheduler;
+}
+
+}  // namespace
+
+ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std::move(options)) {
+  if (options_.workers == 0) options_.workers = local();
+  require_possible(options_);
   dtype_ = options_.dtype.value_or(kept_dtype(*options_.devices[0]));
   require(engine::size_of(dtype_) > 2,
           "servers keep variables in float32 or float64, not in {}: train in one of these, or with "
           "another strategy",
           engine::name(dtype_));
   if (options_.first_worker > 0) {
-    FollowerOptions follower;
-    follower.first = options_.first_worker;
-    follower.count = local();
-    follower.deadline = options_.deadline;
-    follower.beat = std::min(options_.patience / 5, std::chrono::milliseconds(1000));
-    follower_ = std::make_unique<Follower>(options_.chief(), follower);
-    follower_->when_lost([this](const Error& why) { fail(why, true); });
+    SchedulerClientOptions client;
+    client.first = options_.first_worker;
+    client.count = local();
+    client.deadline = options_.deadline;
+    client.heartbeat_interval =
+        std::min(options_.heartbeat_timeout / 5, std::chrono::milliseconds(1000));
+    client_ = std::make_unique<SchedulerClient>(options_.chief(), client);
+    client_->when_lost([this](const Error& why) { fail(why, true); });
     return;
   }
-  CoordinatorOptions coordinator;
-  coordinator.workers = options_.workers;
-  coordinator.local = local();
-  if (updates.synchronous)
-    coordinator.aggregate = updates.aggregate > 0 ? updates.aggregate : options_.workers;
-  coordinator.warm_up = updates.warm_up;
-  coordinator.patience = options_.patience;
-  coordinator.log = options_.log;
-  coordinator_ = std::make_unique<Coordinator>(coordinator);
-  servers_ = std::make_unique<Servers>(connections(0), options_.container, options_.deadline);
+  chief_ = std::make_unique<Chief>(scheduler_options(options_), connections(0), options_,
+                                   [this](const Error& why) {
+                                     fail(why);
+                                     chief_->scheduler.fail_segment(why);
+                                   });
 }
 
 ParameterServer::~ParameterServer() {
@@ -92,28 +101,32 @@ ParameterServer::~ParameterServer() {
 
 void ParameterServer::close() {
   if (std::exchange(closed_, true)) return;
-  stop_looking();
-  if (follower_) follower_->when_lost({});
+  if (chief_) chief_->watch.stop();
+  if (client_) client_->when_lost({});
   threads_.reset();
   workers_.clear();
-  if (!chief()) return;
-  const bool failed = generation_ == 0 || (led_ && !released_);
+  if (!chief_) return;
+  const bool failed = generation_ == 0 || chief_->leading;
   try {
-    if (failed) coordinator_->fail(Error(Code::kAborted, why_failed_));
-    // Who makes a last step that nobody needs any more, with backup workers, is waited for.
-    coordinator_->wait_for_farewells(
-        Clock::now() + (failed ? std::min(options_.deadline, kFarewell) : options_.deadline));
-    if (taken_) return;  // they are another's
-    servers_->done(failed ? why_failed_ : "the chief is done", failed,
-                   std::min(options_.deadline, generation_ == 0 ? kUnopened : kFarewell));
+    if (failed) chief_->scheduler.fail(Error(Code::kAborted, chief_->why_failed));
+    // With backup workers, one may still make a last step that nobody needs.
+    chief_->scheduler.wait_for_shutdown(
+        Clock::now() + (failed ? std::min(options_.deadline, kShutdown) : options_.deadline));
+    if (chief_->watch.taken()) return;  // another chief's job goes on
+    chief_->servers.done(failed ? chief_->why_failed : "the chief is done", failed,
+                         std::min(options_.deadline, generation_ == 0 ? kUnopened : kShutdown));
   } catch (const std::exception& error) {
     options_.log.warning("the others could not be told that the job is over: {}", error.what());
   }
 }
 
-rpc::Service& ParameterServer::coordinator() {
-  require(coordinator_ != nullptr, "the chief alone has a coordinator");
-  return *coordinator_;
+rpc::Service& ParameterServer::scheduler() {
+  require(chief_ != nullptr, "the chief alone has a scheduler");
+  return chief_->scheduler;
+}
+
+int ParameterServer::lost() const {
+  return chief_ ? chief_->scheduler.lost() : 0;
 }
 
 engine::Membership ParameterServer::membership() const {
@@ -121,7 +134,7 @@ engine::Membership ParameterServer::membership() const {
   membership.rank = options_.first_worker;
   membership.local = local();
   membership.size = options_.workers;
-  membership.chief = chief();
+  membership.chief = chief_ != nullptr;
   membership.generation = generation_;
   return membership;
 }
@@ -143,25 +156,22 @@ std::string ParameterServer::job_text(const engine::GraphSpec& graph,
       "wire: {}\n\n{}\n\n{}\n{}",
       options.run, options.global_batch, engine::name(dtype_), options_.workers,
       options_.updates.synchronous, options_.updates.aggregate, options_.updates.bfloat16,
-      options_.cluster, describe(placement_), graph.describe());
+      options_.cluster, describe(layout_->placement), graph.describe());
 }
 
 void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
                            const engine::OpenOptions& options) {
-  stop_looking();
+  if (chief_) chief_->watch.stop();
   threads_.reset();
   workers_.clear();
   failed_.reset();
-  saved_.clear();
+  if (chief_) chief_->watch.resume();
   version_ = 0;
   require_in_parts(rule);
-  rule_ = rule;
   // A worker may be given a whole batch.
   const std::size_t rows = (options.global_batch + std::size_t(options.accumulate) - 1) /
                            std::size_t(options.accumulate);
   engine::GraphPlan whole = engine::plan_graph(graph);
-  whole_ = std::move(whole.layout);
-  whole_elements_ = whole.parameters;
   const engine::GraphOptions in_graph{.compact_rows = options_.updates.touched_rows,
                                       .device = to_string(options_.devices[0]->id())};
   try {
@@ -190,22 +200,27 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   }
   const engine::Graph& first = workers_[0]->graph;
   require_alone(first);
-  place(first);
-  require(rows_->tables().empty() || options.accumulate == 1, engine::Option::kTables,
+  layout_.emplace(lay_out(first, std::move(whole), rule, options_.servers, options_.placement,
+                          options_.updates));
+  const std::vector<engine::Parameter>& tables = layout_->rows.tables();
+  require(tables.empty() || options.accumulate == 1, engine::Option::kTables,
           "parameter_server: the rows of {} that a batch touches travel with it, so gradients of "
           "several micro-batches cannot be added up: leave micro-batches out, or let tables travel "
           "whole",
-          rows_->tables().empty() ? "" : rows_->tables()[0].name);
-  meeting_ = std::make_unique<Meeting>(local());
-  broken_ = true;  // nobody converses yet
+          tables.empty() ? "" : tables[0].name);
+  broken_ = true;  // no worker is connected yet
   threads_ = std::make_unique<collectives::ReplicaThreads>(
       std::vector<std::vector<int>>(std::size_t(local())));
   job_ = job_text(graph, options);
-  if (follower_) {
-    follower_->attach(job_);
+  if (client_) {
+    client_->attach(job_);
     generation_ = std::max<std::uint64_t>(generation_, 1);
     return;
   }
+  open_servers(first, options.seed);
+}
+
+void ParameterServer::open_servers(const engine::Graph& graph, std::uint64_t seed) {
   generation_ = generation_after(generation_);
   UpdatePolicy policy;
   const UpdateOptions& updates = options_.updates;
@@ -216,45 +231,16 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   policy.most_staleness = updates.most_staleness;
   std::vector<JobSpec> specs;
   for (std::size_t server = 0; server < options_.servers; ++server)
-    specs.push_back(job_spec(placement_, server, dtype_, rule, policy));
-  servers_->open(specs, generation_);
-  first.initialise(options.seed, workers_[0]->weights.data());
-  servers_->assign(*shards_, {0, first.parameters()}, workers_[0]->weights.data(), dtype_,
-                   options_.chunk_bytes);
-  servers_->assign(*rows_, options.seed, dtype_, options_.chunk_bytes);
-  coordinator_->open(job_, generation_);
-  gathered_ = false;
-  keeper_ends_ = false;
-  keeper_ = std::thread([this] { look_after_servers(); });
-}
-
-// Which server holds what; of the graph's parameters, and of tables that it holds in part.
-void ParameterServer::place(const engine::Graph& graph) {
-  const std::size_t width = engine::size_of(dtype_);
-  std::vector<VarInfo> variables;
-  std::vector<engine::Parameter> held;
-  for (const engine::Parameter& parameter : graph.layout()) {
-    variables.push_back({parameter.name, parameter.whole, parameter.whole.elements() * width,
-                         !parameter.frozen, parameter.compact});
-    variables.back().decays = rule_.weight_decay == 0 || decays(rule_, parameter);
-    if (!parameter.compact) held.push_back(parameter);
-  }
-  placement_ = place_variables(std::move(variables), options_.servers, options_.placement);
-  shards_.emplace(held, placement_, width);
-  rows_.emplace(graph.layout(), placement_);
-  if (!options_.updates.synchronous) return;
-  // All workers' gradients of a shard's rows meet, so each is one message.
-  constexpr std::size_t kMostBytes = std::size_t(60) << 20;
-  for (std::size_t table = 0; table < rows_->tables().size(); ++table) {
-    const engine::Parameter& parameter = rows_->tables()[table];
-    const std::size_t most =
-        std::min(RowShards::kMostRows,
-                 kMostBytes / (parameter.whole[1] * wire_width(dtype_, options_.updates.bfloat16)));
-    require(parameter.frozen || rows_->most_rows(table) <= most, engine::Option::kPartition,
-            "parameter_server, synchronous: a batch may touch {} rows of one shard of {}, and {} "
-            "fit in one message: use smaller batches, or more shards",
-            rows_->most_rows(table), parameter.name, most);
-  }
+    specs.push_back(job_spec(layout_->placement, server, dtype_, layout_->rule, policy));
+  Servers& servers = chief_->servers;
+  servers.open(specs, generation_);
+  graph.initialise(seed, workers_[0]->weights.data());
+  servers.assign(layout_->shards, {0, graph.parameters()}, workers_[0]->weights.data(), dtype_,
+                 options_.chunk_bytes);
+  servers.assign(layout_->rows, seed, dtype_, options_.chunk_bytes);
+  chief_->scheduler.open(job_, generation_);
+  chief_->waited = false;
+  chief_->watch.start();
 }
 
 ServerWorkerTerms ParameterServer::worker_terms(int worker) const {
@@ -269,21 +255,24 @@ ServerWorkerTerms ParameterServer::worker_terms(int worker) const {
   return terms;
 }
 
-// Conversations anew, after an error or at the beginning.
-void ParameterServer::converse() {
+// Connects all workers to the servers, at the beginning and again after an error.
+void ParameterServer::connect_workers() {
   std::vector<std::unique_ptr<ServerWorker>> old;
   for (auto& worker : workers_) {
     const engine::Graph& graph = worker->graph;
     auto servers = std::make_unique<ServerWorker>(
         worker_terms(worker->rank),
-        ServerWorker::Arena{&*shards_, rows_->tables().empty() ? nullptr : &*rows_,
+        ServerWorker::Arena{&layout_->shards,
+                            layout_->rows.tables().empty() ? nullptr : &layout_->rows,
                             worker->weights.data(), worker->gradients.data(), graph.trainable(),
                             graph.parameters()},
         connections(std::uint64_t(worker->rank) + 1));
     if (worker->servers) servers->go_on_from(*worker->servers);
-    std::scoped_lock lock(keeper_mutex_);
+    std::scoped_lock lock(mutex_);
     old.push_back(std::exchange(worker->servers, std::move(servers)));
   }
+  exchange_ = collectives::in_memory_bootstrap(std::vector<int>(std::size_t(local()), 0),
+                                               options_.deadline);
   old.clear();  // their calls end here, before anything else is written
   broken_ = false;
 }
@@ -292,10 +281,8 @@ std::vector<engine::Shard> ParameterServer::save(engine::Replica& replica,
                                                  engine::Checkpoints& checkpoints,
                                                  std::int64_t step, std::string_view) {
   if (replica.rank != 0) return {};
-  std::vector<engine::Shard> shards = servers_->save(checkpoints.folder(), step);
-  std::scoped_lock lock(keeper_mutex_);
-  saved_.push_back({checkpoints.folder(), step, true});
-  if (saved_.size() > kSaved) saved_.erase(saved_.begin());
+  std::vector<engine::Shard> shards = chief_->servers.save(checkpoints.folder(), step);
+  chief_->watch.saved(checkpoints.folder(), step);
   return shards;
 }
 
@@ -303,16 +290,15 @@ void ParameterServer::restore(engine::Replica& replica, engine::Checkpoints& che
                               std::int64_t step, const std::vector<std::string>& fresh) {
   if (replica.rank != 0) return;
   std::vector<std::string> zero = fresh;
-  zero.push_back(kOwnState);  // all workers begin anew
-  servers_->restore(checkpoints.folder(), step, zero);
+  zero.emplace_back(Servers::kOwnState);  // all workers begin anew
+  chief_->servers.restore(checkpoints.folder(), step, zero);
   version_ = step;
-  std::scoped_lock lock(keeper_mutex_);
-  saved_.assign(1, {checkpoints.folder(), step, false});
+  chief_->watch.restored(checkpoints.folder(), step);
 }
 
 std::string ParameterServer::explain() const {
-  const std::vector<std::size_t>& bytes = placement_.server_bytes;
-  const std::size_t largest = bytes.empty() ? 0 : *std::ranges::max_element(bytes);
+  const std::size_t largest =
+      layout_ ? *std::ranges::max_element(layout_->placement.server_bytes) : 0;
   std::string text = "parameter_server: ";
   text += engine::count_text(std::uint64_t(options_.workers), "worker") + ", ";
   text += engine::count_text(std::uint64_t(options_.servers), "server");
@@ -320,10 +306,11 @@ std::string ParameterServer::explain() const {
     text += fmt::format("; {} keeps {} of variables and optimizer state",
                         options_.servers == 1 ? "it" : "the largest",
                         engine::bytes_text(double(largest)));
-  return text + "\nupdates: " + reason() + of_bodies() + of_tables();
+  return text + "\nupdates: " + reason() + explain_messages() +
+         (layout_ ? explain_tables(*layout_) : "");
 }
 
-std::string ParameterServer::of_bodies() const {
+std::string ParameterServer::explain_messages() const {
   if (options_.near == 0) return "";
   constexpr std::string_view kThere = "weights and gradients travel through shared memory";
   if (options_.near < options_.servers)
@@ -336,19 +323,6 @@ std::string ParameterServer::of_bodies() const {
   return fmt::format("\nmessages: {} on this host, so {}", all, kThere);
 }
 
-// What is not the same as with whole tables: a rule that has slots moves those of touched rows.
-std::string ParameterServer::of_tables() const {
-  if (!rows_ || rows_->tables().empty()) return "";
-  std::vector<std::string> names;
-  for (const engine::Parameter& table : rows_->tables()) names.push_back(table.name);
-  const bool lazy = rule_.slots() > 0 || rule_.weight_decay != 0;
-  return fmt::format(
-      "\ntables: only the rows of {} that a batch touches travel{}", fmt::join(names, " and "),
-      lazy ? "; the optimizer updates only these rows (momentum, moments and decay of "
-             "other rows wait until they are touched)"
-           : "");
-}
-
 std::string ParameterServer::reason() const {
   if (!options_.updates.synchronous)
     return "asynchronous, each worker takes the next batch when it is ready";
@@ -359,7 +333,7 @@ std::string ParameterServer::reason() const {
 }
 
 std::string ParameterServer::placement() const {
-  return placement_table(placement_);
+  return placement_table(layout_ ? layout_->placement : VariablePlacement());
 }
 
 ServerWorker::Counts ParameterServer::counts() const {
@@ -378,8 +352,8 @@ ServerWorker::Counts ParameterServer::counts() const {
 }
 
 std::vector<double> ParameterServer::weights() {
-  const ArenaShards shards(whole_, placement_, engine::size_of(dtype_));
-  const engine::Range all{0, whole_elements_};
+  const ArenaShards shards(layout_->whole, layout_->placement, engine::size_of(dtype_));
+  const engine::Range all{0, layout_->whole_elements};
   engine::Buffer memory(std::max<std::size_t>(1, all.end) * engine::size_of(dtype_));
   ServerWorkerTerms terms = worker_terms(0);
   terms.bfloat16 = false;
@@ -397,92 +371,26 @@ std::vector<double> ParameterServer::weights() {
   return values;
 }
 
-// All that this process's replicas wait for ends with this error.
+// Ends everything that this process's replicas wait for with this error.
 void ParameterServer::fail(const Error& why, bool from_chief) {
-  std::scoped_lock lock(keeper_mutex_);
+  if (chief_) chief_->watch.suspend();
+  std::scoped_lock lock(mutex_);
   if (!failed_ || from_chief_) {
     failed_ = why;
     from_chief_ = from_chief;
   }
   for (const auto& worker : workers_)
     if (worker->servers) worker->servers->fail(why);
-  if (servers_) servers_->fail(why);
+  if (chief_) chief_->servers.fail(why);
 }
 
 void ParameterServer::abort(const Error& error) noexcept {
   try {
     fail(error);
-    if (coordinator_) coordinator_->fail(error);
+    if (chief_) chief_->scheduler.fail(error);
   } catch (const std::exception&) {
     // no memory for a text: the deadlines end the waiting
   }
-}
-
-void ParameterServer::stop_looking() {
-  {
-    std::scoped_lock lock(keeper_mutex_);
-    keeper_ends_ = true;
-  }
-  keeper_changed_.notify_all();
-  if (keeper_.joinable()) keeper_.join();
-}
-
-void ParameterServer::look_after_servers() {
-  std::unique_lock lock(keeper_mutex_);
-  while (!keeper_changed_.wait_for(lock, options_.look, [&] { return keeper_ends_; })) {
-    for (std::size_t server = 0; server < options_.servers && !keeper_ends_ && !failed_; ++server) {
-      lock.unlock();
-      try {
-        if (!servers_->probe(server, options_.look)) recover(server);
-      } catch (const Error& error) {
-        if (error.code() == Code::kInvalid) {
-          taken_ = true;
-          const Error why(Code::kPeerLost,
-                          fmt::format("another chief has opened container \"{}\" on server {}: {}",
-                                      options_.container, server, error.what()));
-          fail(why);
-          coordinator_->fail_segment(why);
-        }
-        // Who is away may come again; calls that need it have deadlines of their own.
-        options_.log.debug("server {}: {}", server, error.what());
-      }
-      lock.lock();
-    }
-  }
-}
-
-void ParameterServer::recover(std::size_t server) {
-  const std::string who = fmt::format("server {} ({})", server, servers_->address(server));
-  std::vector<Saved> saved;
-  {
-    std::scoped_lock lock(keeper_mutex_);
-    saved = saved_;
-  }
-  const auto lost = [&](Code code, const std::string& rest) {
-    const Error why(code, fmt::format("{} came back without its variables: {}", who, rest));
-    fail(why);
-    coordinator_->fail_segment(why);
-  };
-  if (options_.updates.synchronous)
-    return lost(Code::kUnavailable, "synchronous training goes on from a checkpoint as a whole");
-  std::string wrong = "there is no checkpoint yet";
-  for (auto at = saved.rbegin(); at != saved.rend(); ++at) {
-    try {
-      std::vector<std::string> zero;
-      if (!at->own) zero.emplace_back(kOwnState);
-      servers_->restore(server, at->folder, at->step, zero);
-      options_.log.warning(
-          "{} came back, and was given the checkpoint of step {}; what was pushed there since is "
-          "lost",
-          who, at->step);
-      return;
-    } catch (const Error& error) {
-      if (error.code() == Code::kUnavailable || error.code() == Code::kTimeout) throw;
-      if (error.code() == Code::kIo) return lost(Code::kIo, error.what());
-      wrong = error.what();
-    }
-  }
-  lost(Code::kPeerLost, wrong);
 }
 
 }  // namespace lockstep::strategies

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "strategies/parameter_server/worker/chief.h"
 #include "strategies/parameter_server/worker/parameter_server.h"
 #include "strategies/parameter_server/worker/worker_replica.h"
 
@@ -28,8 +29,8 @@ ParameterServer::Worker& ParameterServer::worker(engine::Replica& replica) const
 }
 
 WorkSource& ParameterServer::source() const {
-  if (follower_) return *follower_;
-  return *coordinator_;
+  if (client_) return *client_;
+  return chief_->scheduler;
 }
 
 void ParameterServer::assign(const engine::WorkSpec& work) {
@@ -39,26 +40,26 @@ void ParameterServer::assign(const engine::WorkSpec& work) {
     worker->assigned = 0;
     worker->position = work.position;
   }
-  if (!training_ || follower_) return;
+  if (!training_ || client_) return;
   segment_ = {};
   segment_.work = work;
   segment_.generation = generation_;
   segment_.base = version_ - work.first_step;
 }
 
-std::optional<engine::WorkSpec> ParameterServer::order() {
+std::optional<engine::WorkSpec> ParameterServer::assignment() {
   std::optional<Segment> segment;
   for (;;) {
     try {
-      segment = follower_->order();
+      segment = client_->next_segment();
       break;
     } catch (const Error& error) {
-      if (!follower_->given_up()) throw;
+      if (!client_->lost()) throw;
       attach_again(error);
     }
   }
   if (!segment) return std::nullopt;
-  recover();  // the chief may have begun anew after this process's last step
+  forget_loss();  // the chief may have begun anew after this process's last step
   segment_ = *segment;
   generation_ = segment->generation;
   return segment->work;
@@ -67,71 +68,68 @@ std::optional<engine::WorkSpec> ParameterServer::order() {
 // This process was silent for a while, stopped or cut off, and others have its steps now.
 void ParameterServer::attach_again(const Error& error) {
   options_.log.warning("{}; it is there again", error.what());
-  follower_->attach(job_);
-  recover();
+  client_->attach(job_);
+  forget_loss();
 }
 
-// What the chief said of this process before is over. It may have been said while no step was under
-// way, and conversations with servers have ended all the same.
-void ParameterServer::recover() {
-  std::scoped_lock lock(keeper_mutex_);
+// Forgets that the chief has taken this process for lost. Connections to servers have ended by that
+// even if no step was in progress.
+void ParameterServer::forget_loss() {
+  std::scoped_lock lock(mutex_);
   if (!std::exchange(from_chief_, false)) return;
   failed_.reset();
   broken_ = true;
 }
 
 void ParameterServer::lead() {
-  led_ = true;
-  released_ = false;
-  coordinator_->lead();
+  chief_->leading = true;
+  chief_->scheduler.lead();
+}
+
+void ParameterServer::gave_up(const Error& why) {
+  if (chief_) chief_->why_failed = why.what();
 }
 
 // A short run would be over before those who start a moment later are there, and they would wait
 // for a chief that has gone.
 void ParameterServer::wait_for_others() {
-  if (std::exchange(gathered_, true)) return;
-  const auto patience = std::min(options_.patience, options_.deadline);
-  coordinator_->wait_for_all(engine::Clock::now() + patience);
-  const std::vector<int> missing = coordinator_->missing();
+  if (std::exchange(chief_->waited, true)) return;
+  const auto most = std::min(options_.heartbeat_timeout, options_.deadline);
+  chief_->scheduler.wait_for_all(engine::Clock::now() + most);
+  const std::vector<int> missing = chief_->scheduler.missing();
   if (missing.empty()) return;
   options_.log.warning("workers [{}] are not there after {:.1f} s: {}", fmt::join(missing, ", "),
-                       std::chrono::duration<double>(patience).count(),
+                       std::chrono::duration<double>(most).count(),
                        options_.updates.synchronous ? "steps that need them wait for them"
                                                     : "training begins without them");
 }
 
 void ParameterServer::released() {
-  released_ = true;
-  coordinator_->released();
+  chief_->leading = false;
+  chief_->scheduler.released();
 }
 
 std::optional<engine::Standing> ParameterServer::standing() const {
-  return coordinator_->standing();
+  return chief_->scheduler.standing();
 }
 
 void ParameterServer::run_once(const std::function<void(engine::Replica&)>& body) {
   {
-    std::scoped_lock lock(keeper_mutex_);
+    std::scoped_lock lock(mutex_);
     if (failed_) throw *failed_;
   }
-  if (broken_) converse();
-  meeting_->here = 0;
-  meeting_->broken = false;
+  if (broken_) connect_workers();
   for (const auto& worker : workers_) {
-    worker->servers->begin(generation_, follower_ ? follower_->incarnation() : 0);
+    worker->servers->begin(generation_, client_ ? client_->incarnation() : 0);
     worker->begin();
   }
   try {
     threads_->run([&](int i) { body(*workers_[std::size_t(i)]); },
                   [&](const std::exception& error) {
-                    {
-                      std::scoped_lock lock(meeting_->mutex);
-                      meeting_->broken = true;
-                    }
-                    meeting_->changed.notify_all();
                     const Error why(Code::kAborted, error.what());
+                    exchange_.front()->abandon(why);
                     for (const auto& worker : workers_) worker->servers->fail(why);
-                    if (coordinator_) coordinator_->fail_segment(why);
+                    if (chief_) chief_->scheduler.fail_segment(why);
                   });
   } catch (...) {
     broken_ = true;
@@ -141,30 +139,30 @@ void ParameterServer::run_once(const std::function<void(engine::Replica&)>& body
 
 void ParameterServer::run(const std::function<void(engine::Replica&)>& body) {
   if (!std::exchange(training_, false)) return run_once(body);
-  if (follower_) {
+  if (client_) {
     try {
       run_once(body);
     } catch (const Error& error) {
-      if (follower_->given_up()) return attach_again(error);
-      if (!follower_->superseded()) throw;
+      if (client_->lost()) return attach_again(error);
+      if (!client_->superseded()) throw;
       options_.log.warning("the chief begins anew: {}", error.what());
-      follower_->leave();
-      recover();
+      client_->leave_segment();
+      forget_loss();
     }
     return;
   }
   wait_for_others();
-  coordinator_->begin(segment_);
+  chief_->scheduler.begin(segment_);
   try {
     do run_once(body);
-    while (!coordinator_->wait(options_.deadline));
+    while (!chief_->scheduler.wait(options_.deadline));
   } catch (const Error& error) {
-    const std::vector<int> missing = coordinator_->missing();
+    const std::vector<int> missing = chief_->scheduler.missing();
     if (!options_.updates.synchronous || error.code() != Code::kTimeout || missing.empty()) throw;
     throw Error(Code::kPeerLost, fmt::format("workers [{}] are not there: {}",
                                              fmt::join(missing, ", "), error.what()));
   }
-  version_ += coordinator_->standing().step - work_.first_step;
+  version_ += chief_->scheduler.standing().step - work_.first_step;
 }
 
 std::optional<engine::Work> ParameterServer::next(engine::Replica& replica) {
@@ -239,7 +237,7 @@ Totals ParameterServer::report(engine::Replica& replica, std::int64_t step, cons
   if (mine.stop > 0) {
     source().stop(w.rank);
   }
-  if (mine.save > 0) coordinator_->pause();  // worker 0 alone asks for it
+  if (mine.save > 0) chief_->scheduler.pause();  // worker 0 alone asks for it
   if (options_.updates.synchronous) source().report(w.rank, step, mine);
   Totals last = last_report(w);
   w.last = mine;
@@ -255,7 +253,7 @@ Totals ParameterServer::last_report(Worker& w) {
   Totals last = std::exchange(w.last, {});
   const std::optional<std::int64_t> step = std::exchange(w.reported, {});
   if (!step || w.rank != 0 || !options_.updates.synchronous) return last;
-  const Totals whole = coordinator_->totals(*step, options_.deadline);
+  const Totals whole = chief_->scheduler.totals(*step, options_.deadline);
   last.loss = whole.loss;
   last.correct = whole.correct;
   last.examples = whole.examples;
@@ -273,25 +271,21 @@ Totals ParameterServer::synchronize(engine::Replica& replica) {
 
 std::vector<double> ParameterServer::gather(engine::Replica& replica, std::span<const double> mine,
                                             std::string_view what) {
-  Meeting& meeting = *meeting_;
-  std::unique_lock lock(meeting.mutex);
-  meeting.numbers[std::size_t(replica.rank - options_.first_worker)].assign(mine.begin(),
-                                                                            mine.end());
-  const std::uint64_t round = meeting.round;
-  if (++meeting.here == meeting.count) {
-    meeting.here = 0;
-    ++meeting.round;
-    meeting.all.clear();
-    for (const auto& numbers : meeting.numbers)
-      meeting.all.insert(meeting.all.end(), numbers.begin(), numbers.end());
-    meeting.changed.notify_all();
-    return meeting.all;
+  collectives::Bootstrap& exchange = *exchange_[std::size_t(replica.rank - options_.first_worker)];
+  const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size_bytes());
+  std::vector<std::string> gathered;
+  try {
+    gathered = exchange.all_gather(bytes, std::string(what));
+  } catch (const Error& error) {
+    engine::fail(error.code(), "{}: another replica did not come", what);
   }
-  const bool came = meeting.changed.wait_for(
-      lock, options_.deadline, [&] { return meeting.round != round || meeting.broken; });
-  if (meeting.round == round)
-    engine::fail(came ? Code::kAborted : Code::kTimeout, "{}: another replica did not come", what);
-  return meeting.all;
+  std::vector<double> all;
+  for (const std::string& numbers : gathered) {
+    const std::size_t before = all.size();
+    all.resize(before + numbers.size() / sizeof(double));
+    std::copy(numbers.begin(), numbers.end(), reinterpret_cast<char*>(all.data() + before));
+  }
+  return all;
 }
 
 std::optional<engine::Traffic> ParameterServer::traffic(engine::Replica& replica) const {

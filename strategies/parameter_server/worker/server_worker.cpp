@@ -21,16 +21,6 @@ namespace {
 constexpr int kIncarnationBit = SequenceTable::kLifeBit;  // of sequence numbers
 
 template <class Head>
-void add_parts(const ShardChunk& chunk, Head& head) {
-  for (const ShardPart& part : chunk.parts) {
-    Part* const added = head.add_parts();
-    added->set_shard(std::uint32_t(part.shard));
-    added->set_begin(part.begin);
-    added->set_end(part.end);
-  }
-}
-
-template <class Head>
 void add_rows(const RowChunk& chunk, Head& head) {
   head.set_shard(std::uint32_t(chunk.shard));
   head.mutable_rows()->Add(chunk.rows.begin(), chunk.rows.end());
@@ -163,7 +153,7 @@ void ServerWorker::pull(Range range, std::int64_t at_least) {
   for (const auto& [pull, chunk] : chunks) {
     PullRequest request;
     fill(request, at_least);
-    add_parts(chunk, request);
+    add_parts(chunk.parts, request);
     pulls_.push_back(pull);
     start(pull, "Pull", request.SerializeAsString());
   }
@@ -277,7 +267,7 @@ void ServerWorker::push(std::size_t end, const Step& step) {
     } else {
       PushRequest request;
       fill(request, chunk, step);
-      add_parts(*chunk.parts, request);
+      add_parts(chunk.parts->parts, request);
       if (step.next == Step::Next::kAll || (step.next == Step::Next::kLast && all)) {
         next = prefetched_.emplace_back(pull_of(chunk.server, *chunk.parts));
         next->pushed = true;

@@ -57,7 +57,7 @@ class ServerWorker {
 
   // In the place of another, which is over: its pushes are not numbered again.
   void go_on_from(const ServerWorker& before);
-  // From now on: of these shards, by this incarnation of the worker (counted by the coordinator),
+  // From now on: of these shards, by this incarnation of the worker (counted by the scheduler),
   // whose pushes are numbered apart from those of others.
   void begin(std::uint64_t generation, std::uint64_t incarnation);
 

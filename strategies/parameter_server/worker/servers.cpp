@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/parameter_server/worker/servers.h"
 
-#include <future>
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -16,8 +16,8 @@ using engine::Clock;
 
 namespace {
 
-constexpr std::uint64_t kSlowDisk = 10'000;          // bytes a millisecond
-constexpr std::chrono::milliseconds kUntilLook{20};  // whether others have failed
+constexpr std::uint64_t kSlowDisk = 10'000;             // bytes a millisecond
+constexpr std::chrono::milliseconds kFailureCheck{20};  // at `failed_`, while a call waits
 
 template <class Head>
 Head server_answer(const rpc::Message& message) {
@@ -50,8 +50,7 @@ JobSpec job_spec(const VariablePlacement& placement, std::size_t server, engine:
   return spec;
 }
 
-Servers::Servers(std::vector<std::unique_ptr<rpc::Connection>> connections, std::string container,
-                 std::chrono::milliseconds deadline)
+Servers::Servers(Connections connections, std::string container, std::chrono::milliseconds deadline)
     : container_(std::move(container)), deadline_(deadline), connections_(std::move(connections)) {}
 
 Servers::~Servers() = default;
@@ -63,33 +62,44 @@ std::chrono::milliseconds Servers::deadline_of_files() const {
   return deadline_ + std::chrono::milliseconds(most / kSlowDisk);
 }
 
-// One request to each server, at once; the first error of any is thrown when all have answered.
-std::vector<rpc::Message> Servers::all(std::string_view method, std::vector<rpc::Message> requests,
-                                       std::chrono::milliseconds deadline) {
-  std::vector<std::future<rpc::Reply>> replies;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const auto promise = std::make_shared<std::promise<rpc::Reply>>();
-    replies.push_back(promise->get_future());
-    connections_[i]->start(method, std::move(requests[i]), Clock::now() + deadline,
-                           [promise](rpc::Reply reply) { promise->set_value(std::move(reply)); });
-  }
+void Servers::start(std::string_view method, std::size_t server, rpc::Message request,
+                    std::chrono::milliseconds deadline, Replies& replies) {
+  const auto promise = std::make_shared<std::promise<rpc::Reply>>();
+  replies.emplace(server, promise->get_future());
+  connections_[server]->start(
+      method, std::move(request), Clock::now() + deadline,
+      [promise](rpc::Reply reply) { promise->set_value(std::move(reply)); });
+}
+
+std::vector<rpc::Message> Servers::finish(std::string_view method, Replies replies,
+                                          bool must_wait) {
   std::vector<rpc::Message> answers;
   std::optional<engine::Error> failed;
-  for (std::size_t i = 0; i < replies.size(); ++i) {
-    while (replies[i].wait_for(kUntilLook) != std::future_status::ready) {
+  for (auto& [server, future] : replies) {
+    while (future.wait_for(kFailureCheck) != std::future_status::ready) {
       std::scoped_lock lock(mutex_);
-      if (failed_) throw *failed_;
+      if (failed_ && !must_wait) throw *failed_;
     }
-    rpc::Reply reply = replies[i].get();
+    rpc::Reply reply = future.get();
     if (reply.ok()) {
       answers.push_back(std::move(reply.message));
     } else if (!failed) {
-      failed.emplace(reply.code, fmt::format("{} at server {} ({}): {}", method, i,
-                                             connections_[i]->address(), reply.why));
+      failed.emplace(reply.code, fmt::format("{} at server {} ({}): {}", method, server,
+                                             address(server), reply.why));
     }
   }
   if (failed) throw *failed;
   return answers;
+}
+
+template <class RequestOf>
+std::vector<rpc::Message> Servers::call_all(std::string_view method,
+                                            std::chrono::milliseconds deadline,
+                                            const RequestOf& request_of) {
+  Replies replies;
+  for (std::size_t server = 0; server < size(); ++server)
+    start(method, server, request_of(server), deadline, replies);
+  return finish(method, std::move(replies));
 }
 
 rpc::Message Servers::open_request(std::size_t server) const {
@@ -134,9 +144,7 @@ void Servers::open(const std::vector<JobSpec>& specs, std::uint64_t generation) 
   }
   specs_ = specs;
   generation_ = generation;
-  std::vector<rpc::Message> requests;
-  for (std::size_t server = 0; server < size(); ++server) requests.push_back(open_request(server));
-  all("Open", std::move(requests), deadline_);
+  call_all("Open", deadline_, [&](std::size_t server) { return open_request(server); });
 }
 
 bool Servers::probe(std::size_t server, std::chrono::milliseconds deadline) {
@@ -181,33 +189,18 @@ void Servers::assign(const std::vector<std::vector<ShardChunk>>& chunks, const V
   std::size_t most = 0;
   for (const auto& of_server : chunks) most = std::max(most, of_server.size());
   for (std::size_t i = 0; i < most; ++i) {
-    std::vector<std::future<rpc::Reply>> replies;
+    Replies replies;
     for (std::size_t server = 0; server < size(); ++server) {
       if (i >= chunks[server].size()) continue;
       AssignRequest request;
       request.set_container(container_);
       request.set_generation(generation_);
       request.set_how(AssignRequest::FORCE);
-      for (const ShardPart& part : chunks[server][i].parts) {
-        Part* const added = request.add_parts();
-        added->set_shard(std::uint32_t(part.shard));
-        added->set_begin(part.begin);
-        added->set_end(part.end);
-      }
-      const auto promise = std::make_shared<std::promise<rpc::Reply>>();
-      replies.push_back(promise->get_future());
-      connections_[server]->start(
-          "Assign", {request.SerializeAsString(), values(chunks[server][i])},
-          Clock::now() + deadline_,
-          [promise](rpc::Reply reply) { promise->set_value(std::move(reply)); });
+      add_parts(chunks[server][i].parts, request);
+      start("Assign", server, {request.SerializeAsString(), values(chunks[server][i])}, deadline_,
+            replies);
     }
-    std::optional<engine::Error> failed;
-    for (auto& future : replies) {
-      const rpc::Reply reply = future.get();
-      if (!reply.ok() && !failed)
-        failed.emplace(reply.code, fmt::format("start values: {}", reply.why));
-    }
-    if (failed) throw *failed;
+    finish("Assign", std::move(replies), true);  // calls read the caller's values until they end
   }
 }
 
@@ -217,8 +210,7 @@ void Servers::fail(const engine::Error& why) {
 }
 
 std::vector<engine::Shard> Servers::save(const std::string& folder, std::int64_t step) {
-  std::vector<rpc::Message> requests;
-  for (std::size_t server = 0; server < size(); ++server) {
+  const auto request_of = [&](std::size_t server) {
     SaveRequest request;
     request.set_container(container_);
     request.set_generation(generation_);
@@ -226,58 +218,47 @@ std::vector<engine::Shard> Servers::save(const std::string& folder, std::int64_t
     request.set_step(step);
     request.set_rank(std::uint32_t(server));
     request.set_ranks(std::uint32_t(size()));
-    requests.push_back(message_of(request));
-  }
+    return message_of(request);
+  };
   std::vector<engine::Shard> shards;
-  for (const rpc::Message& answer : all("Save", std::move(requests), deadline_of_files())) {
+  for (const rpc::Message& answer : call_all("Save", deadline_of_files(), request_of)) {
     const auto head = server_answer<SaveReply>(answer);
     shards.push_back({head.bytes(), head.crc()});
   }
   return shards;
 }
 
-namespace {
-
-RestoreRequest restore_request(const std::string& container, std::uint64_t generation,
-                               const std::string& folder, std::int64_t step,
-                               const std::vector<std::string>& zero) {
+rpc::Message Servers::restore_request(const std::string& folder, std::int64_t step,
+                                      const std::vector<std::string>& zero) const {
   RestoreRequest request;
-  request.set_container(container);
-  request.set_generation(generation);
+  request.set_container(container_);
+  request.set_generation(generation_);
   request.set_folder(folder);
   request.set_step(step);
   for (const std::string& prefix : zero) request.add_zero(prefix);
-  return request;
+  return message_of(request);
 }
-
-}  // namespace
 
 void Servers::restore(const std::string& folder, std::int64_t step,
                       const std::vector<std::string>& zero) {
-  const rpc::Message request =
-      message_of(restore_request(container_, generation_, folder, step, zero));
-  all("Restore", std::vector<rpc::Message>(size(), request), deadline_of_files());
+  call_all("Restore", deadline_of_files(),
+           [&](std::size_t) { return restore_request(folder, step, zero); });
 }
 
 void Servers::restore(std::size_t server, const std::string& folder, std::int64_t step,
                       const std::vector<std::string>& zero) {
-  rpc::call(*connections_[server], "Restore",
-            message_of(restore_request(container_, generation_, folder, step, zero)),
+  rpc::call(*connections_[server], "Restore", restore_request(folder, step, zero),
             Clock::now() + deadline_of_files());
 }
 
 void Servers::done(const std::string& why, bool failed, std::chrono::milliseconds deadline) {
-  std::vector<std::future<rpc::Reply>> replies;
-  for (const auto& connection : connections_) {
-    DoneRequest request;
-    request.set_why(why);
-    request.set_failed(failed);
-    const auto promise = std::make_shared<std::promise<rpc::Reply>>();
-    replies.push_back(promise->get_future());
-    connection->start("Done", message_of(request), Clock::now() + deadline,
-                      [promise](rpc::Reply reply) { promise->set_value(std::move(reply)); });
-  }
-  for (auto& reply : replies) reply.get();  // whoever does not answer is gone
+  DoneRequest request;
+  request.set_why(why);
+  request.set_failed(failed);
+  Replies replies;
+  for (std::size_t server = 0; server < size(); ++server)
+    start("Done", server, message_of(request), deadline, replies);
+  for (auto& [server, reply] : replies) reply.wait();  // one that does not answer is gone
 }
 
 }  // namespace lockstep::strategies

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The chief's calls to all servers: it opens the job there, gives start values, has checkpoints
-// written and read, and looks now and then whether each still has what it was given.
+// The chief's calls to all servers of its job: open, start values, checkpoints, polls.
 //
-// Errors are thrown with the server's address; none is waited for longer than the deadline.
-// Threads: one at a time, but for `probe` and `fail`. Built only where there is protobuf.
+// Throws what a server answered, with its address. Every call has a deadline. Threads: one at a
+// time, but `fail` may be called at any time, and `probe` and `restore` of one server beside all
+// calls but `open`. Built only with protobuf.
 #pragma once
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,24 +27,27 @@
 
 namespace lockstep::strategies {
 
-// What server number `server` is asked to keep.
+// Returns the part of the job of one server.
 JobSpec job_spec(const VariablePlacement& placement, std::size_t server, engine::DType dtype,
                  const engine::UpdateRule& rule, const UpdatePolicy& policy);
 
 class Servers {
  public:
-  Servers(std::vector<std::unique_ptr<rpc::Connection>> connections, std::string container,
-          std::chrono::milliseconds deadline);
+  // The prefix of the servers' own arrays in checkpoints: versions, and numbers of pushes.
+  static constexpr const char* kOwnState = "parameter_server.";
+
+  using Connections = std::vector<std::unique_ptr<rpc::Connection>>;
+  Servers(Connections connections, std::string container, std::chrono::milliseconds deadline);
   ~Servers();
   std::size_t size() const { return connections_.size(); }
   std::string address(std::size_t server) const { return connections_[server]->address(); }
 
-  // Throws Error(kInvalid) where another job of a later generation is open there.
+  // Throws Error(kInvalid) if a later generation of another job is open there.
   void open(const std::vector<JobSpec>& specs, std::uint64_t generation);
-  // Of all variables in the arena.
+  // Sets the start values of all variables in the arena.
   void assign(const ArenaShards& shards, engine::Range range, const std::byte* weights,
               engine::DType dtype, std::size_t chunk_bytes);
-  // Of tables that lie in no arena: their start values are drawn piece by piece.
+  // Draws and sets the start values of tables that lie in no arena, in ranges of rows.
   void assign(const RowShards& tables, std::uint64_t seed, engine::DType dtype,
               std::size_t chunk_bytes);
   std::vector<engine::Shard> save(const std::string& folder, std::int64_t step);
@@ -50,27 +55,37 @@ class Servers {
   void restore(const std::string& folder, std::int64_t step, const std::vector<std::string>& zero);
   void restore(std::size_t server, const std::string& folder, std::int64_t step,
                const std::vector<std::string>& zero);
-  // Calls to all servers that wait end with this error, until `open`. Any thread.
+  // Ends waiting calls to all servers with this error, but those that carry values, until `open`.
   void fail(const engine::Error& why);
   void done(const std::string& why, bool failed, std::chrono::milliseconds deadline);
 
-  // Whether the server, which is asked to open its part again if it has lost it, has all values.
-  // Throws Error(kUnavailable) where it is not there.
+  // Returns whether the server has all values; opens its part of the job again if it was lost.
+  // Throws Error(kUnavailable) if the server is away.
   bool probe(std::size_t server, std::chrono::milliseconds deadline);
 
  private:
-  std::vector<rpc::Message> all(std::string_view method, std::vector<rpc::Message> requests,
-                                std::chrono::milliseconds deadline);
+  using Replies = std::map<std::size_t, std::future<rpc::Reply>>;  // by server
+  void start(std::string_view method, std::size_t server, rpc::Message request,
+             std::chrono::milliseconds deadline, Replies& replies);
+  // Waits for all replies, and throws the first error. `fail` ends it early unless `must_wait`.
+  std::vector<rpc::Message> finish(std::string_view method, Replies replies,
+                                   bool must_wait = false);
+  // Sends `request_of(server)` to all servers and waits for all answers.
+  template <class RequestOf>
+  std::vector<rpc::Message> call_all(std::string_view method, std::chrono::milliseconds deadline,
+                                     const RequestOf& request_of);
   std::chrono::milliseconds deadline_of_files() const;
   rpc::Message open_request(std::size_t server) const;
-  // Values of chunks, by server; they are asked for in turn and sent to all servers at once.
+  rpc::Message restore_request(const std::string& folder, std::int64_t step,
+                               const std::vector<std::string>& zero) const;
+  // Sends the values of chunks, by server, to all servers at once.
   using Values = std::function<std::vector<rpc::Slice>(const ShardChunk& chunk)>;
   void assign(const std::vector<std::vector<ShardChunk>>& chunks, const Values& values);
   const std::string container_;
   const std::chrono::milliseconds deadline_;
   std::vector<JobSpec> specs_;
   std::uint64_t generation_ = 0;
-  std::vector<std::unique_ptr<rpc::Connection>> connections_;
+  Connections connections_;
   std::mutex mutex_;  // of what follows
   std::optional<engine::Error> failed_;
 };

@@ -52,7 +52,7 @@ void VariableClient::assign(const std::string& name, NamedVariables::How how,
   for (std::size_t axis = 0; axis < shape.rank(); ++axis) request.add_shape(shape[axis]);
   const std::span<const std::byte> bytes = std::as_bytes(values);
   AssignReply answer;
-  ask("Assign", request, {{bytes.data(), bytes.size(), nullptr}}, answer, patience());
+  ask("Assign", request, {{bytes.data(), bytes.size(), nullptr}}, answer, until());
 }
 
 std::vector<float> VariableClient::read(const std::string& name) {
@@ -61,7 +61,7 @@ std::vector<float> VariableClient::read(const std::string& name) {
   request.set_name(name);
   ReadReply answer;
   std::vector<rpc::Slice> body;
-  ask("Read", request, {}, answer, patience(), &body);
+  ask("Read", request, {}, answer, until(), &body);
   require(answer.dtype() == engine::name(engine::DType::kFloat32), "{} at {} is {}, not float32",
           engine::in_quotes(name), connection_.address(), engine::in_quotes(answer.dtype()));
   std::string bytes;
@@ -76,7 +76,7 @@ std::size_t VariableClient::reset() {
   ResetRequest request;
   request.set_container(container_);
   ResetReply answer;
-  ask("Reset", request, {}, answer, patience());
+  ask("Reset", request, {}, answer, until());
   return answer.variables();
 }
 
@@ -91,7 +91,7 @@ void VariableClient::done(const std::string& why, bool failed) {
   request.set_why(why);
   request.set_failed(failed);
   DoneReply answer;
-  ask("Done", request, {}, answer, patience());
+  ask("Done", request, {}, answer, until());
 }
 
 }  // namespace lockstep::strategies

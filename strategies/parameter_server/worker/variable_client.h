@@ -33,11 +33,11 @@ namespace lockstep::strategies {
 
 class VariableClient {
  public:
-  // The connection, to one server, outlives the client; its calls wait `patience` at most. One that
+  // The connection, to one server, outlives the client; its calls wait `deadline` at most. One that
   // tries again (retry.h) may add twice.
   explicit VariableClient(rpc::Connection& connection, std::string container = {},
-                          std::chrono::milliseconds patience = std::chrono::seconds(10))
-      : connection_(connection), container_(std::move(container)), patience_(patience) {}
+                          std::chrono::milliseconds deadline = std::chrono::seconds(10))
+      : connection_(connection), container_(std::move(container)), deadline_(deadline) {}
 
   // Values are sent from where they lie. Throws Error(kInvalid), too, where they are not as many as
   // the shape says; a scalar's shape is {}.
@@ -55,11 +55,11 @@ class VariableClient {
   void ask(std::string_view method, const google::protobuf::MessageLite& head,
            std::vector<rpc::Slice> body, google::protobuf::MessageLite& answer,
            engine::Clock::time_point deadline, std::vector<rpc::Slice>* got = nullptr);
-  engine::Clock::time_point patience() const { return engine::Clock::now() + patience_; }
+  engine::Clock::time_point until() const { return engine::Clock::now() + deadline_; }
 
   rpc::Connection& connection_;
   const std::string container_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds deadline_;
 };
 
 }  // namespace lockstep::strategies

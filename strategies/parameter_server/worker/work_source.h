@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where a process's workers get their steps: from the chief's own coordinator (coordinator.h), or
-// by calls to it (follower.h). Calls of one worker come from that worker's thread.
+// The port through which a process's workers get steps and report them. Behind it is the chief's
+// Scheduler, or the SchedulerClient of another process. Each worker's thread calls for its own
+// worker only.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,7 +10,7 @@
 
 namespace lockstep::strategies {
 
-// The steps between two moments at which all stop.
+// The part of a run between two moments at which all workers stop.
 struct Segment {
   engine::WorkSpec work = {};
   std::uint64_t number = 0;      // 0: none
@@ -20,15 +21,15 @@ struct Segment {
 class WorkSource {
  public:
   virtual ~WorkSource() = default;
-  // The next step of the segment that this process was given; nothing: there is none now.
+  // Returns the next step of this process's segment, or nothing if there is none now.
   virtual std::optional<engine::Work> next(int worker) = 0;
-  // The gradients of a step are with the servers. May be told with the next call.
+  // Reports a step whose gradients the servers have. May be sent with the next call.
   virtual void done(int worker, std::int64_t step) = 0;
-  // Synchronous: the sums of this worker's shares of the steps since its last report, of which
-  // `step` is the last. May be told with the next call.
+  // Synchronous: reports the sums of this worker's shares of the steps since its last report, up to
+  // `step`. May be sent with the next call.
   virtual void report(int worker, std::int64_t step, const engine::Totals& share) = 0;
-  virtual void flush(int worker) = 0;  // what was not told yet is
-  virtual void stop(int worker) = 0;   // all are to stop after the steps that they have
+  virtual void flush(int worker) = 0;  // sends reports that were not sent yet
+  virtual void stop(int worker) = 0;   // ends the run after the steps in progress
   virtual bool stopped() const = 0;
 };
 

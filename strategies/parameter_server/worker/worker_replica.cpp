@@ -69,21 +69,21 @@ void ParameterServer::Worker::push(engine::Range range, const ServerWorker::Step
   copy.count = range.size();
   own_ops->reduce_behind_kernels();
   own_ops->reduce(copy);
-  own_ops->mark(marks_);
-  leaving_.push_back({range.end, step, marks_++});
+  own_ops->record_event(events_);
+  leaving_.push_back({range.end, step, events_++});
   push_copied(false);
 }
 
 void ParameterServer::Worker::push_all() {
   push_copied(true);
-  marks_ = 0;
+  events_ = 0;
 }
 
 void ParameterServer::Worker::push_copied(bool all) {
   for (; !leaving_.empty(); leaving_.pop_front()) {
     const Leaving& first = leaving_.front();
-    if (all) own_ops->wait(first.mark);
-    if (!all && !own_ops->has_passed(first.mark)) return;
+    if (all) own_ops->wait_for_event(first.event);
+    if (!all && !own_ops->is_done(first.event)) return;
     servers->push(first.end, first.step);
   }
 }
@@ -95,7 +95,7 @@ void ParameterServer::Worker::begin() {
   reported.reset();
   last = {};
   leaving_.clear();
-  marks_ = 0;
+  events_ = 0;
 }
 
 }  // namespace lockstep::strategies

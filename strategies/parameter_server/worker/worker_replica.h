@@ -4,10 +4,8 @@
 // travel through memory that both reach: weights are copied in behind all kernels so far, gradients
 // out beside those of backward. Owned by the strategy; the replica's thread uses it.
 #pragma once
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -57,7 +55,7 @@ struct ParameterServer::Worker : private WorkerOps,
   struct Leaving {
     std::size_t end;
     ServerWorker::Step step;
-    int mark;  // behind the copy
+    int event;  // behind the copy
   };
   std::size_t width() const;
   void push_copied(bool all);
@@ -67,20 +65,7 @@ struct ParameterServer::Worker : private WorkerOps,
   engine::Buffer device_weights_, device_gradients_;  // of a device with memory of its own
   std::vector<engine::Range> arrived_;                // of those that were asked for last
   std::deque<Leaving> leaving_;
-  int marks_ = 0;  // of this step
-};
-
-// Replicas of one process give each other numbers.
-struct ParameterServer::Meeting {
-  explicit Meeting(int n) : count(n), numbers(std::size_t(n)) {}
-  const int count;
-  std::mutex mutex;
-  std::condition_variable changed;
-  int here = 0;
-  std::uint64_t round = 0;
-  bool broken = false;  // somebody will not come
-  std::vector<std::vector<double>> numbers;
-  std::vector<double> all;  // of the last round
+  int events_ = 0;  // of this step
 };
 
 }  // namespace lockstep::strategies

@@ -67,13 +67,13 @@ TEST(Liveness, ARankOfAnotherHostSaysInWhichPlanItWaits) {
 TEST(Liveness, AQuestionAboutNoPlanIsAnsweredWithTheOneThatIsWaitedIn) {
   TwoHosts hosts;
   for (const int plan : {-1, int(kPlans), 1 << 30}) {
-    hosts.zero.transport->say(1, Transport::Word::kAsk, plan);
+    hosts.zero.transport->send_control(1, Transport::ControlKind::kQuestion, plan);
     hosts.now += kStep;
     hosts.one.liveness.wait(1, hosts.now);
     hosts.zero.transport->progress();
-    const auto said = hosts.zero.transport->hear();
+    const auto said = hosts.zero.transport->receive_control();
     ASSERT_TRUE(said);
-    EXPECT_EQ(said->word, Transport::Word::kHere);
+    EXPECT_EQ(said->kind, Transport::ControlKind::kAnswer);
     EXPECT_EQ(said->plan, 1);
   }
 }

@@ -47,8 +47,8 @@ struct Operands {
       to.push_back(targets[i].data());
     }
     ops[who]->reduce({.from = from, .to = to, .count = kCount});
-    ops[who]->mark(0);
-    ops[who]->wait(0);
+    ops[who]->record_event(0);
+    ops[who]->wait_for_event(0);
   }
   std::vector<float> target(std::size_t of) {
     std::vector<float> numbers(kCount);

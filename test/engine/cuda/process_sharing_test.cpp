@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory and marks that processes share of their GPUs. The processes are threads, or none but their
-// contexts: the fake driver tells them apart, and each has addresses of its own.
+// Memory and events that processes share of their GPUs. The processes are threads, or none but
+// their contexts: the fake driver tells them apart, and each has addresses of its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -55,8 +55,8 @@ struct Process {
   }
   void copy(const std::byte* from, std::byte* to) const {
     queue_copy(from, to);
-    ops->mark(0);
-    ops->wait(0);
+    ops->record_event(0);
+    ops->wait_for_event(0);
   }
 };
 
@@ -104,12 +104,12 @@ TEST(SharedWithProcesses, WhatADriverRefusesIsAnErrorWithItsWords) {
               HasSubstr("cuda:0: cuIpcOpenMemHandle failed: invalid device context"));
   EXPECT_THAT(failure([&] { one.sharing.export_memory(one.numbers.data() + 512); }),
               HasSubstr("cuIpcGetMemHandle failed"));
-  const std::unique_ptr<ProcessMark> mark = one.sharing.make_mark();
-  EXPECT_THAT(failure([&] { one.sharing.open_mark(mark->exported()); }),
+  const std::unique_ptr<ProcessEvent> event = one.sharing.make_event();
+  EXPECT_THAT(failure([&] { one.sharing.open_event(event->exported()); }),
               HasSubstr("cuIpcOpenEventHandle failed: invalid device context"));
   EXPECT_THAT(failure([&] { two.sharing.open_memory("beef", kBytes); }, Code::kInvalid),
               HasSubstr("4 characters are no handle of 64 bytes"));
-  EXPECT_THAT(failure([&] { two.sharing.open_mark(std::string(128, 'g')); }, Code::kInvalid),
+  EXPECT_THAT(failure([&] { two.sharing.open_event(std::string(128, 'g')); }, Code::kInvalid),
               HasSubstr("is no handle of another process"));
 }
 
@@ -132,13 +132,13 @@ TEST(SharedWithProcesses, GpusThatDoNotReachEachOtherOpenNothing) {
 }
 
 // Whatever the order in which streams run.
-TEST(SharedWithProcesses, AMarkHoldsBackReductionsOfAnotherProcess) {
+TEST(SharedWithProcesses, AnEventHoldsBackReductionsOfAnotherProcess) {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     FakeDevices all({.gpus = 1, .seed = seed});
     Process one(all, 1), two(all, 2);
     const Buffer room = two.sharing.open_memory(one.sharing.export_memory(one.room.data()), kBytes);
-    const std::unique_ptr<ProcessMark> made = one.sharing.make_mark();
-    const std::unique_ptr<ProcessMark> seen = two.sharing.open_mark(made->exported());
+    const std::unique_ptr<ProcessEvent> made = one.sharing.make_event();
+    const std::unique_ptr<ProcessEvent> seen = two.sharing.open_event(made->exported());
     for (int i = 0; i < 5; ++i)
       one.queue_copy(i < 4 ? one.room.data() : one.numbers.data(), one.room.data());
     made->set(*one.ops);
@@ -171,17 +171,17 @@ TEST(SharedWithProcesses, PagesOfTheHostThatArePinnedAreOfKernelsOnceForEachProc
 }
 
 // Others may still have it open: it ends with the GPU's own end.
-TEST(SharedWithProcesses, AMarkThatIsGivenBackStaysAndIsGivenAgain) {
+TEST(SharedWithProcesses, AnEventThatIsGivenBackStaysAndIsGivenAgain) {
   FakeDevices all({.gpus = 1});
   Process one(all, 1), two(all, 2);
-  std::unique_ptr<ProcessMark> made = one.sharing.make_mark();
+  std::unique_ptr<ProcessEvent> made = one.sharing.make_event();
   const std::string first = made->exported();
-  const std::unique_ptr<ProcessMark> seen = two.sharing.open_mark(first);
+  const std::unique_ptr<ProcessEvent> seen = two.sharing.open_event(first);
   made.reset();
   seen->hold_back(*two.ops);
-  made = one.sharing.make_mark();
+  made = one.sharing.make_event();
   EXPECT_EQ(made->exported(), first);
-  EXPECT_NE(one.sharing.make_mark()->exported(), first);
+  EXPECT_NE(one.sharing.make_event()->exported(), first);
 }
 
 // As where what is queued waits for a process that is gone.
@@ -194,8 +194,9 @@ TEST(SharedWithProcesses, AGpuThatIsGivenUpIsNotWaitedFor) {
   });
   all.stick();
   one.queue_copy(one.numbers.data(), one.room.data());
-  one.ops->mark(0);
-  EXPECT_THAT(failure([&] { one.ops->wait(0); }, Code::kTimeout), HasSubstr("is not waited for"));
+  one.ops->record_event(0);
+  EXPECT_THAT(failure([&] { one.ops->wait_for_event(0); }, Code::kTimeout),
+              HasSubstr("is not waited for"));
   EXPECT_EQ(looks, 3);
   one.sharing.on_waiting({});
 }

@@ -92,8 +92,8 @@ TEST(RecorderTest, ARepetitionHasItsPlaceAmongReductions) {
     one.recorder().ready();
     one.recorder().repeat(7, {});
     one.copy(one.tensor(0), 3);
-    one.ops().mark(0);
-    one.ops().wait(0);
+    one.ops().record_event(0);
+    one.ops().wait_for_event(0);
     EXPECT_EQ(one.get(3), 31);
   }
 }
@@ -114,7 +114,7 @@ TEST(RecorderTest, ReplicasAreRepeatedTogether) {
     one.add(0, 0, 1);  // 2 n
     one.ops().reduce_behind_kernels();
     one.copy(one.tensor(1), 2);
-    one.ops().mark(0);
+    one.ops().record_event(0);
     two.ops().reduce_behind(one.ops(), 0);
     two.copy(one.tensor(2), 1);
     two.ops().go_behind_reductions();

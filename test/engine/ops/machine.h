@@ -45,8 +45,8 @@ class Machine {
   void reduce(const ReduceArguments& arguments) {
     ops_->reduce_behind_kernels();
     ops_->reduce(arguments);
-    ops_->mark(0);
-    ops_->wait(0);
+    ops_->record_event(0);
+    ops_->wait_for_event(0);
   }
   Device& device() { return *device_; }
   bool on_gpu() const { return device_->id().kind == "cuda"; }

@@ -150,8 +150,8 @@ TEST_F(GpuTrain, NcclOfOneRankTakesEachCallAndChangesNothing) {
     nccl->reduce_scatter(data.data(), kCount, DType::kFloat32, stream);
     nccl->all_gather(data.data(), kCount, DType::kFloat32, stream);
     nccl->broadcast(data.data(), kCount, DType::kFloat32, 0, stream);
-    ops->mark(0);
-    nccl->wait([&] { return ops->has_passed(0); });
+    ops->record_event(0);
+    nccl->wait([&] { return ops->is_done(0); });
     nccl->check();
     ops->read(data.data(), back.data(), kCount * sizeof(float));
     EXPECT_EQ(back, numbers) << (hierarchical ? "by hosts" : "flat");

@@ -219,7 +219,7 @@ TEST(ShardCheckpoint, OfAnotherStrategyGoesOnAtItsStep) {
 
   Cluster cluster(3);
   EXPECT_EQ(cluster.restore(storage, 40, 1), 40);
-  EXPECT_EQ(cluster.stores[1]->job("job")->workers()[0].last, 0u);
+  EXPECT_EQ(cluster.stores[1]->job("job")->status().workers[0].last, 0u);
   cluster.step(40);
   const std::vector<float> weights = cluster.weights();
   const auto expected = [](double gradient) {
@@ -248,7 +248,7 @@ TEST(ShardCheckpoint, PushesAfterItAreCountedAsLost) {
 
   Cluster again(2);
   EXPECT_EQ(again.restore(storage, 5, 2), version - 2);
-  const auto worker = [&] { return again.stores[0]->job("job")->workers()[0]; };
+  const auto worker = [&] { return again.stores[0]->job("job")->status().workers[0]; };
   EXPECT_EQ(worker().last, saved);
   EXPECT_EQ(worker().lost, 0u);
   again.sequences[0] = saved - 1;

@@ -200,7 +200,7 @@ TEST_F(Store, PullsThatWaitEndWithTheVersionTheCallerOrTheContainer) {
   caller->go();
   server.store.drop_gone();
   EXPECT_EQ(ends.back(), engine::name(Code::kTimeout));
-  EXPECT_EQ(server.job().waiting_calls(), 1u);
+  EXPECT_EQ(server.job().status().waiting_calls, 1u);
   server.store.open("job", 2, spec);
   EXPECT_EQ(ends.back(), engine::name(Code::kUnavailable));
   EXPECT_EQ(ends.size(), 4u);

@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <future>
 #include <random>
 #include <thread>
 
 #include "engine/runtime/devices.h"
+#include "strategies/parameter_server/rpc/array_reader.h"
 #include "test/strategies/parameter_server/server/small_server.h"
 
 namespace lockstep::test {
@@ -95,7 +95,7 @@ TEST(Asynchronous, StalenessOfThreeWorkersInTurn) {
     server.pull(turn % 3);
   }
   EXPECT_THAT(staleness, ElementsAre(0, 1, 2, 2, 2, 2, 2, 2, 2));
-  const ShardCounts counts = server.job().counts();
+  const ShardCounts counts = server.job().status().counts;
   EXPECT_EQ(counts.steps, 9u);
   EXPECT_EQ(counts.staleness_sum, 15u);
   EXPECT_EQ(counts.staleness_most, 2u);
@@ -139,8 +139,8 @@ TEST(Asynchronous, MessagesThatOvertakeTheLastOneBelongToItsStep) {
   const ShardAnswer answer = server.push(first);
   EXPECT_EQ(answer.what, PushOutcome::kApplied);
   EXPECT_EQ(answer.staleness, 0u);
-  EXPECT_EQ(server.job().counts().steps, 1u);
-  EXPECT_EQ(server.job().workers()[0].lost, 0u);
+  EXPECT_EQ(server.job().status().counts.steps, 1u);
+  EXPECT_EQ(server.job().status().workers[0].lost, 0u);
 }
 
 TEST(Asynchronous, APushThatIsTooStaleChangesNothingAndTheWorkerIsTold) {
@@ -160,7 +160,7 @@ TEST(Asynchronous, APushThatIsTooStaleChangesNothingAndTheWorkerIsTold) {
   EXPECT_EQ(answer.version, 3);
   EXPECT_EQ(server.weights(), before);
   EXPECT_EQ(floats_of(answer.body), before) << "it goes on from these";
-  EXPECT_EQ(server.job().counts().too_stale, 1u);
+  EXPECT_EQ(server.job().status().counts.too_stale, 1u);
   server.pulled[0] = 1;
   EXPECT_EQ(server.push(server.order(0, noise(3))).what, PushOutcome::kApplied);
 }
@@ -217,8 +217,8 @@ TEST(Asynchronous, ARepeatedPushIsAppliedOnce) {
       plain.update(noise(step), 0.1);
     }
     EXPECT_EQ(server.weights(), plain.weights);
-    EXPECT_EQ(server.job().counts().repeated, 20u);
-    EXPECT_EQ(server.job().counts().applied, 20u);
+    EXPECT_EQ(server.job().status().counts.repeated, 20u);
+    EXPECT_EQ(server.job().status().counts.applied, 20u);
   }
 }
 
@@ -331,15 +331,15 @@ TEST(Synchronous, OfThreeGradientsTwoMakeAnUpdateAndTheThirdIsLate) {
     EXPECT_EQ(server.weights(), weights);
     for (std::size_t i = 0; i < kElements; ++i) ASSERT_NEAR(weights[i], plain.weights[i], 1e-6);
   }
-  EXPECT_EQ(server.job().counts().late, 4u);
-  EXPECT_EQ(server.job().counts().kept, 4u);
-  EXPECT_EQ(server.job().counts().applied, 4u);
+  EXPECT_EQ(server.job().status().counts.late, 4u);
+  EXPECT_EQ(server.job().status().counts.kept, 4u);
+  EXPECT_EQ(server.job().status().counts.applied, 4u);
 }
 
 // In parts: a worker may be in time for one and late for another.
 TEST(Synchronous, TheVersionRisesWithTheLastPart) {
   SmallServer server(synchronous(2, 0));
-  const auto part = [&](std::uint32_t worker, HeldPart which) {
+  const auto part = [&](std::uint32_t worker, ShardRange which) {
     PushOrder order = server.order(worker, noise(worker, which.size()));
     order.parts = {which};
     return server.push(order);
@@ -356,7 +356,7 @@ TEST(Synchronous, TheVersionRisesWithTheLastPart) {
   EXPECT_EQ(part(0, {1, 0, 30}).what, PushOutcome::kKept);
   EXPECT_EQ(part(0, {0, 400, 700}).version, 0);
   EXPECT_EQ(part(1, {1, 0, 30}).version, 1);
-  EXPECT_EQ(server.job().waiting_parts(), 0u);
+  EXPECT_EQ(server.job().status().waiting_parts, 0u);
 }
 
 TEST(Synchronous, AnAnswerWithWeightsWaitsForTheOthers) {
@@ -424,7 +424,7 @@ TEST(Rows, OnlyThoseThatWerePushedAreUpdated) {
     for (std::size_t i = 0; i < 8; ++i)
       EXPECT_EQ(after[row * 8 + i] != before[row * 8 + i], touched) << row;
   }
-  const ShardCounts counts = server.job().counts();
+  const ShardCounts counts = server.job().status().counts;
   EXPECT_EQ(counts.rows_pushed, 5u);
   EXPECT_EQ(counts.bytes_pushed, 5u * 8 * 4);
   EXPECT_EQ(counts.rows_pulled, 100u);

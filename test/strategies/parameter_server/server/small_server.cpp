@@ -64,7 +64,7 @@ SmallServer::SmallServer(const JobSpec& s,
       sequence(s.policy.workers, 0),
       pulled(s.policy.workers, 0) {
   store.open("job", 1, spec);
-  std::vector<HeldPart> parts;
+  std::vector<ShardRange> parts;
   std::vector<float> values;
   for (std::uint32_t shard = 0; shard < spec.shards.size(); ++shard) {
     const std::size_t elements = spec.shards[shard].elements();

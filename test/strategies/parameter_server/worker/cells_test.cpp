@@ -110,7 +110,7 @@ class Cells : public testing::TestWithParam<std::tuple<bool, bool>> {
     ParameterServerOptions mine = options(0, 1);
     mine.connect = connect;
     ParameterServer chief(mine);
-    const auto server = strategies::grpc::serve(chief.coordinator());
+    const auto server = strategies::grpc::serve(chief.scheduler());
     std::vector<std::future<void>> followers;
     for (int worker = 1; worker < kWorkers; ++worker)
       followers.push_back(std::async(std::launch::async, [&, worker] {
@@ -203,7 +203,7 @@ TEST(Files, ServersWriteTheirShardsTheChiefTheManifestAndNobodyElseAnything) {
   };
   {
     ParameterServer chief(options(0));
-    const auto server = strategies::grpc::serve(chief.coordinator());
+    const auto server = strategies::grpc::serve(chief.scheduler());
     auto follower = std::async(std::launch::async, [&] {
       ParameterServerOptions theirs = options(1);
       theirs.chief = [&] { return strategies::grpc::connect(server->address()); };

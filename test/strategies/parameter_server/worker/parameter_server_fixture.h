@@ -34,7 +34,7 @@ class ParameterServerTest : public testing::Test {
     options.placement.partitioner = strategies::FixedShards{2};
     options.chunk_bytes = 1000;
     options.deadline = std::chrono::seconds(20);
-    options.look = std::chrono::milliseconds(20);
+    options.poll_interval = std::chrono::milliseconds(20);
     options.log = engine::Log("", engine::Log::Level::kError);
     return options;
   }

@@ -235,7 +235,7 @@ TEST_F(ParameterServerTest, LostCallsAndRepliesLeaveNoTrace) {
       train(strategy, momentum_job(), &outcome);
       outcome.weights.push_back(strategy.weights());
       for (std::size_t server = 0; server < 2; ++server)
-        repeated += servers.store(server).job("train")->counts().repeated;
+        repeated += servers.store(server).job("train")->status().counts.repeated;
     }
     EXPECT_GT(lost, 0);
     EXPECT_GT(repeated, 0u);

@@ -83,7 +83,7 @@ TEST_P(OverGrpc, OneWorkerIsOneReplicaBitForBitAndServersHearOfTheEnd) {
 
 TEST_P(OverGrpc, ProcessesThatFollowMakeTheStepsOfReplicas) {
   ParameterServer chief(options(0, 3, true));
-  auto server = strategies::grpc::serve(chief.coordinator(), {.tls = tls()});
+  auto server = strategies::grpc::serve(chief.scheduler(), {.tls = tls()});
   if (ours_) {  // somebody whose certificate another authority signed
     const Certificates others;
     ParameterServerOptions stranger = options(1, 3, true);

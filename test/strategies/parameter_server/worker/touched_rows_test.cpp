@@ -365,7 +365,7 @@ TEST_F(TouchedRows, AServerThatComesBackIsGivenItsRowsAgain) {
   options.connect = [&](std::size_t server) { return tasks.connect(server); };
   options.placement.partitioner = FixedShards{3};
   options.deadline = 20s;
-  options.look = 20ms;
+  options.poll_interval = 20ms;
   options.log = engine::Log("", engine::Log::Level::kError);
   ParameterServer strategy(options);
   Training t;

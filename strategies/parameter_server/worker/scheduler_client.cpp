@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/parameter_server/worker/follower.h"
+#include "strategies/parameter_server/worker/scheduler_client.h"
 
 #include <utility>
 
@@ -22,7 +22,7 @@ Head chief_answer(const rpc::Message& message) {
   return head;
 }
 
-// A chief is not started again: who cannot reach it hears that the job is over.
+// Returns the error of a call to the chief. A chief is not restarted: without it the job is over.
 Error without_chief(Code code, std::string_view why) {
   if (code == Code::kAborted) return {Code::kPeerLost, std::string(why)};  // that is no defect here
   if (code != Code::kUnavailable && code != Code::kTimeout && code != Code::kPeerLost)
@@ -32,14 +32,15 @@ Error without_chief(Code code, std::string_view why) {
 
 }  // namespace
 
-Follower::Follower(std::unique_ptr<rpc::Connection> chief, const FollowerOptions& options)
+SchedulerClient::SchedulerClient(std::unique_ptr<rpc::Connection> chief,
+                                 const SchedulerClientOptions& options)
     : options_(options),
       chief_(std::make_unique<rpc::Retry>(std::move(chief),
                                           rpc::RetryOptions{.seed = std::uint64_t(options.first)})),
-      told_(std::size_t(options.count)) {}
+      pending_(std::size_t(options.count)) {}
 
-// No beat begins any more, and then none is under way.
-Follower::~Follower() {
+// First no heartbeat begins any more, then none is in progress.
+SchedulerClient::~SchedulerClient() {
   {
     std::scoped_lock lock(mutex_);
     closing_ = true;
@@ -48,16 +49,16 @@ Follower::~Follower() {
   chief_.reset();
 }
 
-rpc::Message Follower::call(std::string_view method, rpc::Message request) {
+rpc::Message SchedulerClient::call(std::string_view method, rpc::Message request) {
   try {
     return rpc::call(*chief_, method, std::move(request), Clock::now() + options_.deadline);
   } catch (const Error& error) {
-    if (error.code() == Code::kPeerLost) given_up_ = true;
+    if (error.code() == Code::kPeerLost) lost_ = true;
     throw without_chief(error.code(), error.what());
   }
 }
 
-void Follower::attach(const std::string& job) {
+void SchedulerClient::attach(const std::string& job) {
   AttachRequest request;
   request.set_worker(std::uint32_t(options_.first));
   request.set_workers(std::uint32_t(options_.count));
@@ -65,70 +66,72 @@ void Follower::attach(const std::string& job) {
   const bool first = incarnation_ == 0;
   const auto head = chief_answer<AttachReply>(call("Attach", message_of(request)));
   {
-    std::scoped_lock lock(mutex_);  // no beat of before is being heard, or will be
+    std::scoped_lock lock(mutex_);  // answers to earlier heartbeats are ignored from here on
     incarnation_ = head.incarnation();
-    given_up_ = false;
+    lost_ = false;
   }
-  if (first) beat();
+  if (first) send_heartbeat();
 }
 
-void Follower::beat() {
-  BeatRequest request;
+void SchedulerClient::send_heartbeat() {
+  HeartbeatRequest request;
   request.set_worker(std::uint32_t(options_.first));
   request.set_incarnation(incarnation_);
   const std::uint64_t asked = incarnation_;
-  chief_->start("Beat", message_of(request), Clock::now() + options_.deadline,
+  chief_->start("Heartbeat", message_of(request), Clock::now() + options_.deadline,
                 [this, asked](rpc::Reply reply) {
                   std::scoped_lock lock(mutex_);
-                  if (asked == incarnation_) heard(reply);
-                  if (!closing_) work_->add(Clock::now() + options_.beat, [this] { beat(); });
+                  if (asked == incarnation_) handle_heartbeat(reply);
+                  if (!closing_)
+                    work_->add(Clock::now() + options_.heartbeat_interval,
+                               [this] { send_heartbeat(); });
                 });
 }
 
-// The lock is held, so that who hears of a loss hears of it before this process is there again.
-void Follower::heard(const rpc::Reply& reply) {
+// The lock is held, so that a loss is told before this process attaches again.
+void SchedulerClient::handle_heartbeat(const rpc::Reply& reply) {
+  if (closing_) return;
   std::optional<Error> why;
   if (!reply.ok()) {
-    if (reply.code == Code::kAborted && reply.why == "the connection was closed") return;
-    if (reply.code == Code::kPeerLost) given_up_ = true;
+    if (reply.code == Code::kPeerLost) lost_ = true;
     why.emplace(without_chief(reply.code, fmt::format("{}: {}", chief_->address(), reply.why)));
   } else {
-    BeatReply head;
+    HeartbeatReply head;
     if (!head.ParseFromString(reply.message.head)) return;
-    open_ = head.generation();
+    newest_generation_ = head.generation();
     if (!superseded()) return;
     why.emplace(Code::kUnavailable, "the chief begins anew");
   }
   if (tell_) tell_(*why);
 }
 
-bool Follower::superseded() const {
-  return expected_ != 0 && open_ > expected_;
+bool SchedulerClient::superseded() const {
+  return generation_ != 0 && newest_generation_ > generation_;
 }
 
-void Follower::leave() {
+void SchedulerClient::leave_segment() {
   std::scoped_lock lock(mutex_);
-  expected_ = 0;
+  generation_ = 0;
 }
 
-void Follower::when_lost(std::function<void(const Error&)> tell) {
+void SchedulerClient::when_lost(std::function<void(const Error&)> tell) {
   std::scoped_lock lock(mutex_);
   tell_ = std::move(tell);
 }
 
-std::optional<Segment> Follower::order() {
-  leave();
+std::optional<Segment> SchedulerClient::next_segment() {
+  leave_segment();
   for (;;) {
-    OrderRequest request;
+    SegmentRequest request;
     request.set_worker(std::uint32_t(options_.first));
     request.set_incarnation(incarnation_);
     request.set_fit(fit_);
-    const auto head = chief_answer<OrderReply>(call("Order", message_of(request)));
-    if (head.what() == OrderReply::OVER) {
+    const auto head = chief_answer<SegmentReply>(call("NextSegment", message_of(request)));
+    if (head.what() == SegmentReply::OVER) {
       ++fit_;
       return std::nullopt;
     }
-    if (head.what() != OrderReply::STEPS) continue;
+    if (head.what() != SegmentReply::STEPS) continue;
     segment_ = {};
     segment_.number = head.segment();
     segment_.generation = head.generation();
@@ -142,31 +145,31 @@ std::optional<Segment> Follower::order() {
     work.run_steps = head.run_steps();
     work.seed = head.seed();
     stopped_ = false;
-    for (Told& told : told_) told = {.calls = told.calls};
-    expected_ = segment_.generation;
+    for (Pending& reports : pending_) reports = {.calls = reports.calls};
+    generation_ = segment_.generation;
     return segment_;
   }
 }
 
-std::optional<engine::Work> Follower::ask(int worker, bool only_done) {
-  Told& told = told_[std::size_t(worker - options_.first)];
+std::optional<engine::Work> SchedulerClient::call_next(int worker, bool only_done) {
+  Pending& reports = pending(worker);
   NextRequest request;
   request.set_worker(std::uint32_t(worker));
   request.set_incarnation(incarnation_);
   request.set_segment(segment_.number);
-  for (const std::int64_t step : told.done) request.add_done(step);
-  for (const auto& [step, share] : told.shares) {
+  for (const std::int64_t step : reports.done) request.add_done(step);
+  for (const auto& [step, share] : reports.shares) {
     Share* const to = request.add_shares();
     to->set_step(step);
     to->set_loss(share.loss);
     to->set_correct(share.correct);
     to->set_examples(share.examples);
   }
-  request.set_stop(told.stop);
+  request.set_stop(reports.stop);
   request.set_only_done(only_done);
-  request.set_call(++told.calls);
+  request.set_call(++reports.calls);
   const auto head = chief_answer<NextReply>(call("Next", message_of(request)));
-  told = {.calls = told.calls};
+  reports = {.calls = reports.calls};
   if (head.stopped()) stopped_ = true;
   if (!head.work()) return std::nullopt;
   engine::Work work;
@@ -178,25 +181,25 @@ std::optional<engine::Work> Follower::ask(int worker, bool only_done) {
   return work;
 }
 
-std::optional<engine::Work> Follower::next(int worker) {
-  return ask(worker, false);
+std::optional<engine::Work> SchedulerClient::next(int worker) {
+  return call_next(worker, false);
 }
 
-void Follower::done(int worker, std::int64_t step) {
-  told_[std::size_t(worker - options_.first)].done.push_back(step);
+void SchedulerClient::done(int worker, std::int64_t step) {
+  pending(worker).done.push_back(step);
 }
 
-void Follower::report(int worker, std::int64_t step, const engine::Totals& share) {
-  told_[std::size_t(worker - options_.first)].shares.emplace_back(step, share);
+void SchedulerClient::report(int worker, std::int64_t step, const engine::Totals& share) {
+  pending(worker).shares.emplace_back(step, share);
 }
 
-void Follower::flush(int worker) {
-  const Told& told = told_[std::size_t(worker - options_.first)];
-  if (!told.done.empty() || !told.shares.empty() || told.stop) ask(worker, true);
+void SchedulerClient::flush(int worker) {
+  const Pending& reports = pending(worker);
+  if (!reports.done.empty() || !reports.shares.empty() || reports.stop) call_next(worker, true);
 }
 
-void Follower::stop(int worker) {
-  told_[std::size_t(worker - options_.first)].stop = true;
+void SchedulerClient::stop(int worker) {
+  pending(worker).stop = true;
 }
 
 }  // namespace lockstep::strategies

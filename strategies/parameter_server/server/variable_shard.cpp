@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/parameter_server/server/held_shard.h"
+#include "strategies/parameter_server/server/variable_shard.h"
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,8 @@ bool asks_for_step(const engine::UpdateRule& rule) {
 
 }  // namespace
 
-HeldShard::HeldShard(const ShardSpec& s, const engine::UpdateRule& rule, const MemoryBudget* budget)
+VariableShard::VariableShard(const ShardSpec& s, const engine::UpdateRule& rule,
+                             const MemoryBudget* budget)
     : spec(s),
       weights(s.elements(), size_of(s.dtype), budget),
       updates(s.elements()),
@@ -30,24 +31,24 @@ HeldShard::HeldShard(const ShardSpec& s, const engine::UpdateRule& rule, const M
   if (spec.sparse && asks_for_step(rule)) row_updates.resize(spec.rows);
 }
 
-Range HeldShard::row(std::size_t row_of_variable) const {
+Range VariableShard::row(std::size_t row_of_variable) const {
   const std::size_t width = spec.row_elements(), row = row_of_variable - spec.first_row;
   return {row * width, (row + 1) * width};
 }
 
-void HeldShard::reserve(std::span<const Range> ranges) {
+void VariableShard::reserve(std::span<const Range> ranges) {
   weights.reserve(ranges);
   for (ChunkedArray& slot : slots) slot.reserve(ranges);
 }
 
 // The range cut where the number of updates changes.
-std::vector<RangeValues::Run> HeldShard::steps(Range range) const {
+std::vector<RangeValues::Run> VariableShard::steps(Range range) const {
   if (!spec.sparse) return updates.runs(range);
   const std::size_t row = range.begin / spec.row_elements();
   return {{range, row_updates.empty() ? 0 : row_updates[row]}};
 }
 
-void HeldShard::update(Range range, const Gradients& gradients, const UpdateTerms& terms) {
+void VariableShard::update(Range range, const Gradients& gradients, const UpdateTerms& terms) {
   const std::size_t width = size_of(spec.dtype);
   std::vector<const std::byte*> from;
   engine::StepState state;
@@ -83,7 +84,7 @@ void HeldShard::update(Range range, const Gradients& gradients, const UpdateTerm
   }
 }
 
-void HeldShard::count_update(Range range) {
+void VariableShard::count_update(Range range) {
   if (!spec.sparse) {
     updates.add(range, 1);
     count_runs();
@@ -92,7 +93,7 @@ void HeldShard::count_update(Range range) {
   }
 }
 
-void HeldShard::assign(Range range, const Gradients& values) {
+void VariableShard::assign(Range range, const Gradients& values) {
   const std::size_t width = size_of(spec.dtype);
   std::vector<const std::byte*> from;
   weights.write(range, [&](Range part, const std::byte*, std::byte* now) {
@@ -107,7 +108,7 @@ void HeldShard::assign(Range range, const Gradients& values) {
   count_runs();
 }
 
-void HeldShard::count_runs() {
+void VariableShard::count_runs() {
   constexpr std::uint64_t kOfRun = 64;  // bytes
   runs_.resize((updates.count() + assigned.count()) * kOfRun);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The chief's answers to those that follow it, whatever they say.
-#include "strategies/parameter_server/worker/coordinator.h"
+#include "strategies/parameter_server/worker/scheduler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "test/strategies/parameter_server/server/service_calls.h"
 
 namespace lockstep::test {
-namespace coordinator_test {
+namespace scheduler_test {
 
 using namespace strategies;
 using engine::Code;
@@ -22,9 +22,9 @@ constexpr int kWorkers = 3;
 constexpr std::int64_t kSteps = 1000;
 
 // Of a job of three workers, of whom the chief has the first; a segment is under way.
-class CoordinatorTest : public testing::Test {
+class SchedulerTest : public testing::Test {
  protected:
-  CoordinatorTest() {
+  SchedulerTest() {
     chief_.open("a job", 7);
     chief_.lead();
     Segment segment;
@@ -54,11 +54,11 @@ class CoordinatorTest : public testing::Test {
     return reply.why;
   }
 
-  Coordinator chief_{
+  Scheduler chief_{
       {.workers = kWorkers, .local = 1, .log = engine::Log("", engine::Log::Level::kError)}};
 };
 
-TEST_F(CoordinatorTest, TakesTheWorkersThatFollowAndNoOthers) {
+TEST_F(SchedulerTest, TakesTheWorkersThatFollowAndNoOthers) {
   constexpr std::uint32_t kMost = ~std::uint32_t(0);
   for (const auto& [worker, workers] : std::vector<std::pair<std::uint32_t, std::uint32_t>>{
            {0, 1}, {3, 1}, {1, 3}, {1, 0}, {kMost, 1}, {1, kMost}, {kMost, kMost}, {1u << 31, 1}})
@@ -71,7 +71,7 @@ TEST_F(CoordinatorTest, TakesTheWorkersThatFollowAndNoOthers) {
 }
 
 // An answer that was lost is given again, and the step with it.
-TEST_F(CoordinatorTest, ACallThatIsRepeatedIsAnsweredAsBefore) {
+TEST_F(SchedulerTest, ACallThatIsRepeatedIsAnsweredAsBefore) {
   const auto incarnation = ask<AttachReply>(chief_, "Attach", attach(1)).incarnation();
   const auto first = ask<NextReply>(chief_, "Next", next(1, incarnation, 1));
   const auto again = ask<NextReply>(chief_, "Next", next(1, incarnation, 1));
@@ -80,22 +80,22 @@ TEST_F(CoordinatorTest, ACallThatIsRepeatedIsAnsweredAsBefore) {
   EXPECT_EQ(second.step(), first.step() + 1);
 }
 
-TEST_F(CoordinatorTest, LivesThroughAnyBytes) {
+TEST_F(SchedulerTest, LivesThroughAnyBytes) {
   const auto incarnation = ask<AttachReply>(chief_, "Attach", attach(1)).incarnation();
   NextRequest request = next(1, incarnation, 1);
   for (const std::int64_t step : {0, 3, 5}) request.add_done(step);
-  OrderRequest order;
-  order.set_worker(1);
-  order.set_incarnation(incarnation);
-  order.set_fit(1);
-  BeatRequest beat;
-  beat.set_worker(1);
-  beat.set_incarnation(incarnation);
+  SegmentRequest segment;
+  segment.set_worker(1);
+  segment.set_incarnation(incarnation);
+  segment.set_fit(1);
+  HeartbeatRequest heartbeat;
+  heartbeat.set_worker(1);
+  heartbeat.set_incarnation(incarnation);
   const std::vector<std::pair<std::string, rpc::Message>> seeds = {
       {"Attach", message_of(attach(1, 1))},
       {"Next", message_of(request)},
-      {"Order", message_of(order)},
-      {"Beat", message_of(beat)}};
+      {"NextSegment", message_of(segment)},
+      {"Heartbeat", message_of(heartbeat)}};
   std::atomic<std::uint64_t> answers = 0, refusals = 0;
   for (std::uint64_t number = 0; number < kInputs; ++number) {
     const auto& [method, message] = seeds[number % seeds.size()];
@@ -106,8 +106,8 @@ TEST_F(CoordinatorTest, LivesThroughAnyBytes) {
   }
   // What was damage is forgotten with the worker that is there anew; it makes the steps.
   const auto fresh = ask<AttachReply>(chief_, "Attach", attach(1)).incarnation();
-  order.set_incarnation(fresh);
-  EXPECT_EQ(ask<OrderReply>(chief_, "Order", order).what(), OrderReply::STEPS);
+  segment.set_incarnation(fresh);
+  EXPECT_EQ(ask<SegmentReply>(chief_, "NextSegment", segment).what(), SegmentReply::STEPS);
   const auto until = engine::Clock::now() + std::chrono::seconds(60);
   while (answers < kInputs && engine::Clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -116,5 +116,5 @@ TEST_F(CoordinatorTest, LivesThroughAnyBytes) {
   EXPECT_LT(refusals, kInputs);
 }
 
-}  // namespace coordinator_test
+}  // namespace scheduler_test
 }  // namespace lockstep::test

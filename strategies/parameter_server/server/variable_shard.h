@@ -26,11 +26,11 @@ struct UpdateTerms {
   double scale = 1;  // of the gradients' sum
 };
 
-class HeldShard {
+class VariableShard {
  public:
   // Zeros. Throws Error(kIo) where there is no memory.
-  HeldShard(const ShardSpec& spec, const engine::UpdateRule& rule,
-            const MemoryBudget* budget = nullptr);
+  VariableShard(const ShardSpec& spec, const engine::UpdateRule& rule,
+                const MemoryBudget* budget = nullptr);
 
   mutable std::shared_mutex mutex;
   const ShardSpec spec;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a process that follows a chief hears of its own loss, and when.
-#include "strategies/parameter_server/worker/follower.h"
+#include "strategies/parameter_server/worker/scheduler_client.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "test/support/events.h"
 
 namespace lockstep::test {
-namespace follower_test {
+namespace scheduler_client_test {
 
 using namespace std::chrono_literals;
 using namespace strategies;
@@ -22,7 +22,7 @@ using engine::Code;
 class TakenForLost : public rpc::Connection {
  public:
   ~TakenForLost() override {
-    for (auto& beat : beats_) beat.join();
+    for (auto& heartbeat : heartbeats_) heartbeat.join();
   }
   void start(std::string_view method, rpc::Message, Clock::time_point, rpc::Done done) override {
     if (method == "Attach") {
@@ -30,34 +30,35 @@ class TakenForLost : public rpc::Connection {
       reply.set_incarnation(++incarnation_);
       return done({.message = {reply.SerializeAsString(), {}}});
     }
-    beats_.emplace_back([done = std::move(done)] { done(rpc::failed(Code::kPeerLost, "lost")); });
+    heartbeats_.emplace_back(
+        [done = std::move(done)] { done(rpc::failed(Code::kPeerLost, "lost")); });
   }
   std::string address() const override { return "the chief"; }
 
  private:
   std::uint64_t incarnation_ = 0;
-  std::vector<std::thread> beats_;
+  std::vector<std::thread> heartbeats_;
 };
 
 // Whoever is told of a loss is told before this process is there again: an error of before would
 // end what goes on.
-TEST(FollowerTest, SaysNothingOfALossOnceItIsThereAgain) {
-  Follower follower(std::make_unique<TakenForLost>(), {.beat = 60s});
+TEST(SchedulerClientTest, SaysNothingOfALossOnceItIsThereAgain) {
+  SchedulerClient client(std::make_unique<TakenForLost>(), {.heartbeat_interval = 60s});
   std::promise<void> begun;
   std::atomic<int> told = 0;
-  follower.when_lost([&](const engine::Error& why) {
+  client.when_lost([&](const engine::Error& why) {
     EXPECT_EQ(why.code(), Code::kPeerLost) << why.what();
     begun.set_value();
     EXPECT_TRUE(await(others_sleep));
     ++told;
   });
-  follower.attach("a job");
+  client.attach("a job");
   ASSERT_EQ(begun.get_future().wait_for(20s), std::future_status::ready);
-  EXPECT_TRUE(follower.given_up());
-  follower.attach("a job");
+  EXPECT_TRUE(client.lost());
+  client.attach("a job");
   EXPECT_EQ(told, 1);
-  EXPECT_FALSE(follower.given_up());
+  EXPECT_FALSE(client.lost());
 }
 
-}  // namespace follower_test
+}  // namespace scheduler_client_test
 }  // namespace lockstep::test

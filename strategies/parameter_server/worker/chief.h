@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// The part of a parameter server strategy that only the chief has. Owned by the strategy.
+#pragma once
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "strategies/parameter_server/worker/parameter_server.h"
+#include "strategies/parameter_server/worker/scheduler.h"
+#include "strategies/parameter_server/worker/server_watch.h"
+#include "strategies/parameter_server/worker/servers.h"
+
+namespace lockstep::strategies {
+
+struct ParameterServer::Chief {
+  // `failed` is called when the servers' loss ends training.
+  Chief(const SchedulerOptions& of_scheduler, Servers::Connections connections,
+        const ParameterServerOptions& options, std::function<void(const engine::Error&)> failed)
+      : scheduler(of_scheduler),
+        servers(std::move(connections), options.container, options.deadline),
+        watch(servers,
+              {options.container, options.updates.synchronous, options.poll_interval, options.log},
+              std::move(failed)) {}
+
+  Scheduler scheduler;
+  Servers servers;
+  ServerWatch watch;
+  bool waited = true;    // the wait for other processes after `open` is over
+  bool leading = false;  // in a call of `fit`
+  std::string why_failed = "its program ended early";  // told to the others if `fit` is not over
+};
+
+}  // namespace lockstep::strategies

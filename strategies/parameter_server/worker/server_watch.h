@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// The chief's watch over its servers. It polls them, and gives a server that came back empty the
+// last checkpoint of its shards. Pushes since that checkpoint are lost.
+//
+// Synchronous training cannot go on with one older shard. Then, and if there is no checkpoint that
+// can be read, training fails: Error(kUnavailable), which a retry of `fit` repeats, Error(kIo) or
+// Error(kPeerLost). A server that is away is no failure: it may come back, and calls to it have
+// deadlines of their own.
+//
+// Threads: one of its own polls; one thread calls `start` and `stop`; the rest is thread-safe.
+// Built only with protobuf.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "strategies/parameter_server/worker/servers.h"
+
+namespace lockstep::strategies {
+
+struct ServerWatchOptions {
+  std::string container = {};
+  bool synchronous = false;
+  std::chrono::milliseconds interval{1000};  // between two polls, and the deadline of each
+  engine::Log log = engine::Log();
+};
+
+class ServerWatch {
+ public:
+  // Calls `failed` on its own thread when training fails; who is called suspends the watch.
+  // `servers` outlives the watch.
+  ServerWatch(Servers& servers, ServerWatchOptions options,
+              std::function<void(const engine::Error&)> failed);
+  ~ServerWatch();
+
+  // Starts polling for a job that was just opened. There is no checkpoint yet.
+  void start();
+  void stop();  // also waits for a poll in progress
+  // Training failed: no poll begins until `resume`.
+  void suspend() noexcept { suspended_ = true; }
+  void resume() noexcept { suspended_ = false; }
+  // Remembers a checkpoint that was written, or read. Only the last three are kept.
+  void saved(const std::string& folder, std::int64_t step);
+  void restored(const std::string& folder, std::int64_t step);
+  // Returns whether another chief has opened the container.
+  bool taken() const { return taken_; }
+
+ private:
+  struct Saved {
+    std::string folder;
+    std::int64_t step = 0;
+    bool own = false;  // written by this job: its push counts are valid
+  };
+  void run();
+  void poll(std::size_t server);
+  void recover(std::size_t server);
+
+  Servers& servers_;
+  const ServerWatchOptions options_;
+  const std::function<void(const engine::Error&)> failed_;
+  std::atomic<bool> suspended_ = false, taken_ = false;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  bool ends_ = false;
+  std::vector<Saved> saved_;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::strategies
