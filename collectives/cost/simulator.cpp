@@ -104,7 +104,11 @@ struct HostState {
 class SimulationRun {
  public:
   SimulationRun(const Plan& plan, const Topology& topology, const SimulationOptions& options)
-      : plan_(plan), wire_(topology.wire), options_(options), width_(double(size_of(plan.dtype))) {
+      : plan_(plan),
+        wire_(topology.wire),
+        options_(options),
+        width_(double(size_of(plan.dtype))),
+        ahead_(topology.wire.burst / topology.wire.bandwidth) {
     place_ranks(topology);
     for (const auto& lanes : plan.lanes) most_lanes_ = std::max(most_lanes_, int(lanes.size()));
     lanes_.resize(std::size_t(plan.ranks() * most_lanes_));
@@ -289,7 +293,6 @@ class SimulationRun {
     work_on(lane.rank, index, true);
   }
 
-  double ahead() const { return wire_.burst / wire_.bandwidth; }  // s, of an idle way
   double processing(const SimulatedMessage& m, int rank) {
     const HostState& host = host_of(rank);
     return wire_.message + m.bytes * wire_.processor + m.converted / host.core;
@@ -378,7 +381,7 @@ class SimulationRun {
     HostState& host = host_of(m.from);
     const double begin = std::max(now_, host.out_free);
     m.first = std::max(begin, now_ + wire_.message) + wire_.latency;
-    host.out_free = std::max(now_ - ahead(), host.out_free) + m.bytes / wire_.bandwidth;
+    host.out_free = std::max(now_ - ahead_, host.out_free) + m.bytes / wire_.bandwidth;
     m.last = std::max(begin, host.out_free);
     host.sent += m.bytes;
     m.begun = true;
@@ -392,7 +395,7 @@ class SimulationRun {
     HostState& to = host_of(m.to);
     m.last = std::max(m.last, now_);
     const double seconds = m.bytes / wire_.bandwidth;
-    to.in_free = std::max(m.last - seconds - ahead(), to.in_free) + seconds;
+    to.in_free = std::max(m.last - seconds - ahead_, to.in_free) + seconds;
     m.arrived = std::max(m.last, to.in_free) + wire_.latency;
     m.left = true;
     m.sent = m.last;
@@ -470,6 +473,7 @@ class SimulationRun {
   const WireCosts& wire_;
   const SimulationOptions& options_;
   const double width_;
+  const double ahead_;  // s, of an idle way
   int most_lanes_ = 0;
   double now_ = 0;
   std::uint64_t order_ = 0;

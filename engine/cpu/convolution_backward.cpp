@@ -32,11 +32,10 @@ ConvolutionBackward<T>::ConvolutionBackward(Library&, const ConvolutionSpec& spe
 
 template <class T>
 void ConvolutionBackward<T>::plan_inputs(Library& library) {
-  planned_inputs_ = true;
   if (pays_to_turn(spec_)) {
-    turned_.emplace(library, input_gradient_plan(spec_, rows_, data_type<T>()), layout_);
-    turned_at_ =
-        layout_.place(input_gradient_plan(spec_, rows_, data_type<T>()).w_plain.get_size());
+    const ConvolutionPlan plan = input_gradient_plan(spec_, rows_, data_type<T>());
+    turned_.emplace(library, plan, layout_);
+    turned_at_ = layout_.place(plan.w_plain.get_size());
     return;
   }
   const ConvolutionPlan plan = convolution_plan(spec_, rows_, data_type<T>());
@@ -59,7 +58,6 @@ void ConvolutionBackward<T>::plan_inputs(Library& library) {
 
 template <class T>
 void ConvolutionBackward<T>::plan_weights(Library& library) {
-  planned_weights_ = true;
   const ConvolutionPlan plan = convolution_plan(spec_, rows_, data_type<T>());
   const dnnl::convolution_backward_weights::desc what(dnnl::algorithm::convolution_direct, plan.x,
                                                       plan.dw_any, plan.db, plan.y, plan.strides,
@@ -85,8 +83,8 @@ void ConvolutionBackward<T>::plan_weights(Library& library) {
 
 template <class T>
 void ConvolutionBackward<T>::begin(Library& library, const T* w, bool of_inputs, bool of_weights) {
-  if (of_inputs && !planned_inputs_) plan_inputs(library);
-  if (of_weights && !planned_weights_) plan_weights(library);
+  if (of_inputs && !turned_ && !inputs_) plan_inputs(library);
+  if (of_weights && !weights_) plan_weights(library);
   scratch_ = library.scratch(layout_.bytes());
   want_weights_ = of_weights;
   pieces_ = 0;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The gradients of one convolution of T (float or BFloat16) for pieces of a fixed number of rows.
-// Those of weights and bias are float32. Between `begin` and `end`
-// the gradients of weights are summed in the library's layout, in scratch memory. The replica's
-// computing thread only.
+// The gradients of one convolution of T (float or BFloat16), in pieces of a fixed number of rows.
+// Gradients of weights and bias are float32. Between `begin` and `end` those of the weights are
+// summed in the library's layout, in scratch memory. Not thread-safe.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -16,9 +15,9 @@ struct ConvolutionBackward {
  public:
   ConvolutionBackward(Library& library, const ConvolutionSpec& spec, std::size_t rows);
   void begin(Library& library, const T* w, bool of_inputs, bool of_weights);
-  // dx null: not wanted.
+  // `dx` may be null.
   void run(Library& library, const T* x, const T* dy, T* dx);
-  // Writes the sums, or adds them where `accumulate`; null: not wanted.
+  // Writes the sums, or adds them if `accumulate`. Either may be null.
   void end(Library& library, float* dw, float* db, bool accumulate);
 
  private:
@@ -30,11 +29,10 @@ struct ConvolutionBackward {
   std::size_t rows_;
   ScratchLayout layout_;
   std::byte* scratch_ = nullptr;  // from begin to end
-  bool planned_inputs_ = false, planned_weights_ = false;
   bool want_weights_ = false;
   std::size_t pieces_ = 0;  // since begin
 
-  // The gradient of the input: one of the two.
+  // The gradient of the input: `turned_` or `inputs_`, planned when it is first wanted.
   std::optional<ForwardCall> turned_;
   std::size_t turned_at_ = 0;
   Call inputs_;

@@ -2,7 +2,6 @@
 #include "strategies/synchronous/mirror.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "collectives/memory/mapped_memory.h"
 #include "engine/base/error.h"
@@ -205,43 +204,11 @@ void Mirror::reduce(int point) {
   own_ops->go_behind_reductions();
 }
 
-// Kinds are made before the executor tells anything. The timeline stays: a communication thread
-// may be about to tell of a plan when this replica has failed.
 void Mirror::record(engine::Timeline* timeline) {
   executor_->observe(nullptr);
   if (timeline == nullptr) return;
-  plan_kinds_.clear();
-  wait_kinds_.clear();
-  for (const collectives::Stage& stage : design_->plan) {
-    const collectives::Plan& plan = stage.plan;
-    const std::size_t bytes = plan.subject.size() * engine::size_of(plan.dtype);
-    const nlohmann::json arguments{{"range", {plan.subject.begin, plan.subject.end}},
-                                   {"bytes", bytes},
-                                   {"algorithm", plan.algorithm}};
-    const char* category = plan.space == Space::kGradient ? "bucket" : "exchange";
-    using Lane = engine::Timeline::Lane;
-    plan_kinds_.push_back(
-        timeline->kind({Lane::kCommunication, category, plan.name, arguments.dump()}));
-    wait_kinds_.push_back(timeline->kind({Lane::kComputing, "wait", "wait: " + plan.name, {}}));
-  }
-  timeline_ = timeline;
-  executor_->observe(this);
-}
-
-void Mirror::starts(int plan) {
-  timeline_->begin(plan_kinds_[std::size_t(plan)]);
-}
-
-void Mirror::waits(int plan) {
-  timeline_->begin(wait_kinds_[std::size_t(plan)]);
-}
-
-void Mirror::completed(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) {
-  timeline_->add(plan_kinds_[std::size_t(plan)], begin, end);
-}
-
-void Mirror::waited(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) {
-  timeline_->add(wait_kinds_[std::size_t(plan)], begin, end);
+  timeline_.record(*timeline, design_->plan);
+  executor_->observe(&timeline_);
 }
 
 }  // namespace lockstep::strategies

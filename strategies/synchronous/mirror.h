@@ -16,6 +16,8 @@
 #include "collectives/run/transport.h"
 #include "engine/train/strategy.h"
 #include "strategies/synchronous/loss_scale.h"
+#include "strategies/synchronous/plan_timeline.h"
+#include "strategies/synchronous/step_deadline.h"
 #include "strategies/synchronous/step_design.h"
 #include "strategies/synchronous/weight_checks.h"
 
@@ -35,18 +37,13 @@ ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design);
 std::size_t kept_bytes(const engine::UpdateRule& rule, engine::DType dtype, std::size_t owned);
 std::size_t widened_bytes(const engine::Graph& graph);
 
-inline constexpr std::size_t kTimedSteps = 9;  // from which a median step is taken
-
 // A base, so that the ops outlive the graph that uses them. `host_ops`: where the graph's fallbacks
 // run (GraphOptions); mostly null.
 struct OwnOps {
   std::unique_ptr<engine::Ops> own_ops, host_ops = {};
 };
 
-class Mirror : private OwnOps,
-               public engine::Replica,
-               private engine::Context,
-               private collectives::ExecutorObserver {
+class Mirror : private OwnOps, public engine::Replica, private engine::Context {
  public:
   Mirror(int rank, const engine::GraphSpec& spec, OwnOps ops, std::size_t rows, std::uint64_t seed,
          engine::GraphOptions options);
@@ -96,10 +93,7 @@ class Mirror : private OwnOps,
   std::size_t started = 0;        // buckets of this step whose collectives have been started
   bool behind_updates = false;    // kernels come behind all updates of the last step
   bool recording = false;         // what is queued is kept, to be repeated
-  engine::Clock::time_point reported_at{};
-  std::array<double, kTimedSteps> step_seconds{};
-  std::size_t timed_steps = 0;
-  std::chrono::milliseconds deadline{0};  // 20 median steps; 0: not known yet
+  StepDeadline deadline;
   std::int64_t reported = -1;             // the step of the last report; -1: none since `open`
   std::optional<WeightChecks> checks;     // where mirrors are compared; since `open`
   std::optional<LossScale> loss_scale;    // where it is dynamic; since `open`
@@ -114,10 +108,6 @@ class Mirror : private OwnOps,
  private:
   std::byte* exchange(int point) override;
   void reduce(int point) override;
-  void starts(int plan) override;
-  void waits(int plan) override;
-  void completed(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) override;
-  void waited(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) override;
 
   engine::UpdateMemory take_factors(const engine::UpdateRule& rule, const StepDesign& design);
 
@@ -131,9 +121,8 @@ class Mirror : private OwnOps,
   engine::Buffer found_;                      // engine::UpdateMemory
   std::vector<engine::Buffer> spaces_;        // of a device with memory of its own
   engine::Buffer weights_copy_, slots_copy_;  // of these, for the host
+  PlanTimeline timeline_;
   std::optional<collectives::Executor> executor_;
-  engine::Timeline* timeline_ = nullptr;      // the last one
-  std::vector<int> plan_kinds_, wait_kinds_;  // of the timeline, by plan
 };
 
 }  // namespace lockstep::strategies

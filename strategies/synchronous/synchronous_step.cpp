@@ -134,23 +134,14 @@ Totals Synchronous::totals_of(Mirror& m) {
   return totals;
 }
 
-// A wait may take as long as 20 median steps of the last kTimedSteps, where that is more than the
-// deadline to begin with: a model whose step takes a minute is slow, not stuck.
+// A deadline that the user set stays as it is.
 void Synchronous::learn_deadline(Mirror& m) {
-  const auto now = engine::Clock::now();
-  if (m.reported >= 0) {
-    m.step_seconds[m.timed_steps++ % kTimedSteps] =
-        std::chrono::duration<double>(now - m.reported_at).count();
-  }
-  m.reported_at = now;
-  if (options_.deadline || m.timed_steps == 0 || m.timed_steps % kTimedSteps != 0) return;
-  auto sorted = m.step_seconds;
-  std::nth_element(sorted.begin(), sorted.begin() + kTimedSteps / 2, sorted.end());
-  m.deadline = std::chrono::milliseconds(std::int64_t(20e3 * sorted[kTimedSteps / 2]));
-  m.executor().set_deadline(std::max(deadline(), m.deadline));
-  if (vendor_sums_) vendor_sums_->set_deadline(std::max(deadline(), m.deadline));
-  if (gpu_spaces_) gpu_spaces_->set_deadline(std::max(deadline(), m.deadline));
-  if (graph_recorder_) graph_recorder_->set_deadline(std::max(deadline(), m.deadline));
+  if (!m.deadline.reported(engine::Clock::now()) || options_.deadline) return;
+  const std::chrono::milliseconds now = m.deadline.at_least(deadline());
+  m.executor().set_deadline(now);
+  if (vendor_sums_) vendor_sums_->set_deadline(now);
+  if (gpu_spaces_) gpu_spaces_->set_deadline(now);
+  if (graph_recorder_) graph_recorder_->set_deadline(now);
 }
 
 Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const Totals& mine) {
@@ -217,10 +208,11 @@ std::vector<double> Synchronous::gather(engine::Replica& replica, std::span<cons
   std::fill_n(numbers, design_.gather_range.size(), 0.0);
   std::copy(mine.begin(), mine.end(), numbers + std::size_t(m.rank) * kGather);
   // Files are written and read between two meetings, which takes longer than a step.
-  if (!options_.deadline) m.executor().set_deadline(kMeetings * std::max(deadline(), m.deadline));
+  const std::chrono::milliseconds usual = m.deadline.at_least(deadline());
+  if (!options_.deadline) m.executor().set_deadline(kMeetings * usual);
   m.executor().start(design_.gather, nullptr);
   m.executor().finish(design_.gather, what);
-  if (!options_.deadline) m.executor().set_deadline(std::max(deadline(), m.deadline));
+  if (!options_.deadline) m.executor().set_deadline(usual);
   std::vector<double> all;
   for (std::size_t rank = 0; rank < std::size_t(job_->size()); ++rank) {
     all.insert(all.end(), numbers + rank * kGather, numbers + rank * kGather + mine.size());
