@@ -136,7 +136,7 @@ if [ "$mode" = plain ]; then
   # processor (engine/cpu/meson.build).
   compiler_arguments+=(-DHWY_COMPILE_ONLY_STATIC -fno-sanitize=null) # the address sanitizer finds null pointers, too
   optimization=0
-  left_out='*Planner*:*Price*:*Layouts*:*Probes*:*Trial*:*Calibration*:*Registry*'
+  left_out='*Layouts*:*Probes*:*Calibration*:*Registry*'
   test_arguments=(--test-args="--gtest_filter=-$left_out:$slow")
   ASAN_OPTIONS+=:detect_stack_use_after_return=0 # without optimization this search takes ten times as long
   run_sanitized build-sanitize address,undefined sanitized -Dcuda=disabled

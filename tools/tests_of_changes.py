@@ -38,6 +38,8 @@ PROGRAMS = [
     ("collectives/mpi/", "mpi_bootstrap_2 mpi_failure"),
     ("collectives/job/", "strategies job_ranks"),
     ("collectives/communicator/", "strategies"),
+    ("collectives/cost/", "costs collectives"),
+    ("collectives/topology/", "costs collectives wire"),
     ("collectives/", "collectives"),
     ("strategies/grpc/", "servers"),
     ("strategies/parameter_server/", "servers"),

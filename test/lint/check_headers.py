@@ -20,7 +20,9 @@ import subprocess
 import sys
 import tempfile
 
-COMMON = ("engine/ops/ops.h", "engine/base/error.h")   # compiled once each; the larger first
+# Compiled once each, for all headers that include them anyway; the larger ones first.
+COMMON = (("engine/nn/graph.h",), ("engine/ops/ops.h",), ("engine/base/error.h",), ("<string>", "<vector>"), ("<string>",),
+          ("<vector>",))
 
 
 def command_of(build):
@@ -44,21 +46,23 @@ def compile_headers(command, build, headers, first=""):
 
 
 def closures(root, headers):
-    """Of each header all those that it includes, directly or not."""
-    direct = {header: re.findall(r'^#include "(.+)"', (root / header).read_text(encoding="utf-8"), re.M)
+    """Of each header all those that it includes, directly or not, and those of the standard library."""
+    direct = {header: [name.strip('"') for name in
+                       re.findall(r'^#include (".+"|<[a-z_]+>)', (root / header).read_text(encoding="utf-8"), re.M)]
               for header in headers}
     known = {}
 
     def closure(header):
         if header not in known:
             known[header] = set()   # for circles
-            known[header] = {each for other in direct[header] if other in direct for each in {other} | closure(other)}
+            known[header] = {each for other in direct[header] for each in
+                             ({other} | closure(other) if other in direct else {other} if other[0] == "<" else set())}
         return known[header]
     return {header: closure(header) for header in headers}
 
 
 def common_of(included, header):
-    return next((common for common in COMMON if common in included[header]), None)
+    return next((common for common in COMMON if included[header].issuperset(common)), None)
 
 
 def chains(included):
@@ -77,15 +81,16 @@ def chains(included):
     return found
 
 
-def precompile(command, build, headers, folder):
-    """Of each header a line that includes what is compiled already."""
+def precompile(command, build, groups, folder):
+    """Of each common group a line that includes what is compiled already."""
     lines = {}
-    for number, header in enumerate(headers):
+    for number, group in enumerate(groups):
         file = pathlib.Path(folder) / f"{number}.h"
-        file.write_text(f'#include "{header}"\n', encoding="utf-8")
+        text = "".join(f"#include {name}\n" if name[0] == "<" else f'#include "{name}"\n' for name in group)
+        file.write_text(text, encoding="utf-8")
         subprocess.run([*command, "-x", "c++-header", str(file), "-o", f"{file}.gch"], capture_output=True, cwd=build,
                        check=False)
-        lines[header] = f'#include "{file}"\n'
+        lines[group] = f'#include "{file}"\n'
     return lines
 
 
@@ -103,8 +108,10 @@ def check_all(command, build, headers, root=None):
 
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        ready = precompile(command, build, [header for header in COMMON if header in included], folder)
-        return [text for texts in pool.map(check, chains(included)) for text in texts]
+        units = chains(included)
+        used = {common_of(included, unit[0]) for unit in units}
+        ready = precompile(command, build, [group for group in COMMON if group in used], folder)
+        return [text for texts in pool.map(check, units) for text in texts]
 
 
 def main():

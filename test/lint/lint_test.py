@@ -329,6 +329,7 @@ class HeaderAlone(InTree):
     def test_a_header_that_needs_another_or_stands_twice_is_noticed(self):
         self.assertTrue(self.compiles("#pragma once", "#include <cstddef>", "struct A { std::size_t x; };"))
         self.assertFalse(self.compiles("#pragma once", "struct A { std::vector<int> x; };"))
+        self.assertFalse(self.compiles("#pragma once", "#include <string>", "struct A { std::vector<int> x; };"))
         self.assertFalse(self.compiles("struct A {};"))
 
     def test_one_that_others_hide_is_noticed_and_named(self):
@@ -345,7 +346,7 @@ class HeaderAlone(InTree):
         self.write("x.h", "#pragma once", "inline C x;")
         self.write("y.h", "#pragma once", '#include "common.h"', '#include "x.h"')
         command = COMPILER + ["-std=c++20", "-I", str(self.root)]
-        with mock.patch.object(check_headers, "COMMON", ("common.h",)):
+        with mock.patch.object(check_headers, "COMMON", (("common.h",),)):
             offences = check_headers.check_all(command, self.root, ["x.h", "common.h", "y.h"])
         self.assertEqual([text.split(":")[0] for text in offences], ["x.h"])
 
