@@ -39,8 +39,8 @@ class Team {
   // They outlive what asks.
   void set_ops(int rank, const engine::Ops* ops) { ops_[place(rank)] = ops; }
   const engine::Ops* ops(int rank) const { return ops_[place(rank)]; }
-  // Where kernels of ranks of several processes are queued: the event that a rank sets when it
-  // arrives, as this process has it. Null where there is none. They outlive what asks.
+  // The event that a rank records when it arrives, as this process has opened it. Null, unless
+  // kernels of ranks of several processes are queued. Events outlive the executors.
   void set_event(int rank, const engine::ProcessEvent* event) { events_[place(rank)] = event; }
   const engine::ProcessEvent* event(int rank) const { return events_[place(rank)]; }
 
@@ -52,9 +52,8 @@ class Team {
   // while this thread keeps that busy, unless it is moved. A guess, since it may have been.
   bool beside(int rank) const;
 
-  // What ranks that have waited for long know of each other (liveness.h), all relaxed. A rank waits
-  // in a plan: it has looked just now, and could not go on. Whether it said so in the last
-  // `window`; in that plan, or in any.
+  // Ranks that have waited for long note it here, relaxed (liveness.h). The other functions return
+  // whether a rank noted it in the last `window`, in that plan or in any.
   void note_waiting(int plan, int rank, engine::Clock::time_point now);
   bool waits(int rank, engine::Clock::time_point now, std::chrono::milliseconds window) const;
   bool waits(int plan, int rank, engine::Clock::time_point now,

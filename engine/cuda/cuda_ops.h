@@ -237,7 +237,7 @@ class CudaOps final : public Ops {
   bool recording() const { return stream_.recorded() != nullptr; }
   const StepState* given(const StepState& state) const;
 
-  // Of reduce, checksum and events, which any thread calls.
+  // State of reduce, checksum and events. Any thread may call these.
   mutable std::mutex mutex_;
   mutable CudaStream beside_;
   Event kernels_done_, reductions_done_;  // when those so far are done

@@ -44,7 +44,7 @@ struct OpenOptions {
   Fallback fallback = Fallback::kNone;
 };
 
-// What `next` assigns.
+// The work of a call of `run`, of which `next` assigns steps.
 struct WorkSpec {
   std::uint64_t examples = 0;              // of the data set
   std::size_t global_batch = 1;            // at most OpenOptions::global_batch

@@ -76,7 +76,7 @@ class PlanAssembly {
     return algorithm.make(request);
   }
 
-  // Of numbers that lie with the replicas.
+  // Returns the sum of numbers in the replicas' memory.
   Plan sum_of(const Request& request) {
     return choices_.vendor.empty() ? all_reduce(request)
                                    : collectives::vendor_all_reduce(request, choices_.vendor);
@@ -110,7 +110,7 @@ class PlanAssembly {
     }
   }
 
-  // For each bucket its sum and its update. An update that needs norms comes after the squares of
+  // Adds each bucket's sum and update. An update that needs norms comes after the squares of
   // all sums; else after its own sum, or together with it in one plan.
   void add_updates() {
     const bool fused = design_.update == Update::kFused;
@@ -138,7 +138,7 @@ class PlanAssembly {
     }
     design_.updates.resize(design_.buckets.size());
     for (std::size_t i = 0; i < design_.buckets.size(); ++i) {
-      // What waits for norms runs when backward has ended, for the next forward pass: the first
+      // An update that waits for norms runs after backward, for the next forward pass. So the first
       // layer, whose bucket is the last, comes first.
       const std::size_t b = waits ? design_.buckets.size() - 1 - i : i;
       Request r = bucket_request(b, waits || !fused ? ": update" : ": sum and update");

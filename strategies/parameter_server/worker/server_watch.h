@@ -34,7 +34,7 @@ struct ServerWatchOptions {
 
 class ServerWatch {
  public:
-  // Calls `failed` on its own thread when training fails; who is called suspends the watch.
+  // Calls `failed` on its own thread when training fails; `failed` suspends the watch.
   // `servers` outlives the watch.
   ServerWatch(Servers& servers, ServerWatchOptions options,
               std::function<void(const engine::Error&)> failed);

@@ -109,7 +109,7 @@ std::vector<int> play(const Part& zero, const Part& one) {
   return codes;
 }
 
-// What the kernel says of a connection of this namespace.
+// The state of a connection of this namespace, as the kernel reports it.
 struct Queue {
   std::size_t unacknowledged = 0;  // bytes
   bool window_closed = false;      // the other side's: it is asked now and then whether it is open
