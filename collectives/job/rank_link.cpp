@@ -56,8 +56,10 @@ void RankLink::check() const {
   if (team_->stopped()) team_->rethrow();
 }
 
+// Where a rank has died before, the wait for this plan tells of it, and names the plan. One that
+// was broken off cannot start again.
 void RankLink::start(int plan) {
-  check();
+  if (!executor_->done(plan)) check();
   executor_->start(plan, nullptr);
 }
 

@@ -33,10 +33,11 @@ class RankLink {
 
   std::byte* data() const { return data_; }  // this rank's gradient space: zeroed, page-aligned
   Executor& executor() { return *executor_; }
-  // Throws what stopped the link, where something has. So do the next two.
+  // Throws what stopped the link, where something has. So does `progress`, and `start` of a plan
+  // that was broken off.
   void check() const;
-  void start(int plan);  // begins it
-  void progress();       // moves what can move, and never waits
+  void start(int plan);
+  void progress();  // moves what can move, and never waits
   // All that wait here, on any rank of this host, throw `why` from now on.
   void stop(const engine::Error& why) noexcept { team_->stop(why); }
 

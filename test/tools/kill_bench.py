@@ -32,6 +32,15 @@ def name_of(pid):
         return None
 
 
+def shared_memory(pid):
+    """Bytes of it that a process has touched."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return int(re.search(r"RssShmem:\s*(\d+) kB", text)[1]) << 10 if "RssShmem" in text else 0
+
+
 class Job:
     """Ranks that reduce the same bytes over and over, for longer than the test lasts."""
 
@@ -57,6 +66,15 @@ class Job:
     def text(self):
         self.errors.seek(0)
         return self.errors.read()
+
+    def await_sums(self, size):
+        """Until each rank has touched more than its own input and result, `size` bytes each: those of others, in
+        the first sum."""
+        begin = time.monotonic()
+        while any(shared_memory(pid) < 2.25 * size for pid in self.pids.values()):
+            if self.process.poll() is not None or time.monotonic() - begin > PATIENCE:
+                raise SystemExit(f"no sums began:\n{self.text()}")
+            time.sleep(0.005)
 
     def others_gone(self, victim, most):
         """Seconds until no other rank is left."""
@@ -95,13 +113,14 @@ def main():
         return 77
     print(f"seed {options.seed}")
     draw = random.Random(options.seed)
-    what = rf"benchmark[^\n]*\b{bytes_of(options.size)} bytes"
-    begun = bytes_of(options.size) / (50 << 20)   # seconds until the ranks have their memory, by far
+    size = bytes_of(options.size)
+    what = rf"benchmark[^\n]*\b{size} bytes"
     bad = 0
     for number in range(options.kills):
         victim = draw.randrange(options.ranks)
         job = Job(options, 60)
-        time.sleep(begun + draw.uniform(0.3, 1.5))
+        job.await_sums(size)
+        time.sleep(draw.uniform(0, 1.2))
         os.kill(job.pids[victim], signal.SIGKILL)
         took = job.others_gone(victim, 20)
         failed, text = job.end(), job.text()
@@ -112,7 +131,7 @@ def main():
             print(f"  FAILED: at most {LIMIT} s, codes that are not 0, and that line:\n{text}")
     victim = draw.randrange(options.ranks)
     job = Job(options, DEADLINE)
-    time.sleep(begun + 0.5)
+    job.await_sums(size)
     os.kill(job.pids[victim], signal.SIGSTOP)
     took = job.others_gone(victim, DEADLINE + 20)
     failed, text = job.end(), job.text()

@@ -33,7 +33,10 @@ using collectives::JobTeam;
 using collectives::RankLink;
 using engine::Code;
 using engine::Error;
+using testing::AllOf;
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
 
 constexpr std::size_t kCount = 1000;
 
@@ -100,6 +103,30 @@ TEST(Job, ThatIsStoppedEndsTheWaitsOfItsHost) {
       EXPECT_EQ(error.code(), Code::kAborted);
       EXPECT_STREQ(error.what(), "rank 1 has no data");
     }
+  });
+}
+
+// A rank may die between two calls: the next one, not begun yet, is still named. A further one of
+// the same plan hears of the death alone.
+TEST(Job, NamesThePlanThatStartsAfterADeath) {
+  on_ranks({0, 0}, [](Job& job) {
+    const auto ops = kernels();
+    RankLink link = sum(job, *ops, collectives::find_algorithm("direct"));
+    if (job.rank() == 1) return;
+    job.stop({Code::kPeerLost, "rank 1 (process 4711) died", {1}});
+    const auto told = [&] {
+      try {
+        link.start(0);
+        link.executor().wait(0, "a mean of 1000 numbers");
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::kPeerLost);
+        return std::string(error.what());
+      }
+      return std::string("nothing");
+    };
+    EXPECT_THAT(told(), AllOf(StartsWith("rank 1 (process 4711) died; rank 0 waits for"),
+                              HasSubstr("a mean of 1000 numbers"), HasSubstr("missing: rank 1")));
+    EXPECT_EQ(told(), "rank 1 (process 4711) died");
   });
 }
 
