@@ -11,21 +11,22 @@
 namespace lockstep::engine::cpu {
 namespace {
 
-constexpr std::size_t kStrip = 256;  // columns that are summed at a time
+constexpr std::size_t kColumnStrip = 256;  // columns that are summed at a time
 
 // to = the sum of the rows that an example picks.
-void sum_rows(const EmbeddingSpec& spec, const std::uint32_t* places, const float* w, float* to) {
+void sum_table_rows(const EmbeddingSpec& spec, const std::uint32_t* places, const float* w,
+                    float* to) {
   std::copy_n(w + places[0] * spec.columns, spec.columns, to);
   for (std::size_t f = 1; f < spec.fields; ++f) {
     add(to, w + places[f] * spec.columns, to, spec.columns);
   }
 }
 
-void sum_rows(const EmbeddingSpec& spec, const std::uint32_t* places, const BFloat16* w,
-              BFloat16* to) {
-  std::array<float, kStrip> sums, row;
-  for (std::size_t c = 0; c < spec.columns; c += kStrip) {
-    const std::size_t count = std::min(kStrip, spec.columns - c);
+void sum_table_rows(const EmbeddingSpec& spec, const std::uint32_t* places, const BFloat16* w,
+                    BFloat16* to) {
+  std::array<float, kColumnStrip> sums, row;
+  for (std::size_t c = 0; c < spec.columns; c += kColumnStrip) {
+    const std::size_t count = std::min(kColumnStrip, spec.columns - c);
     widen(w + places[0] * spec.columns + c, sums.data(), count);
     for (std::size_t f = 1; f < spec.fields; ++f) {
       widen(w + places[f] * spec.columns + c, row.data(), count);
@@ -56,12 +57,12 @@ void add_gradients(Library& library, const EmbeddingSpec& spec, std::size_t rows
   std::sort(order, order + picks, [&](std::uint32_t a, std::uint32_t b) {
     return places[a] != places[b] ? places[a] < places[b] : a < b;
   });
-  std::array<float, kStrip> sums, row;
+  std::array<float, kColumnStrip> sums, row;
   for (std::size_t first = 0, end = 0; first < picks; first = end) {
     const std::uint32_t place = places[order[first]];
     while (end < picks && places[order[end]] == place) ++end;
-    for (std::size_t c = 0; c < spec.columns; c += kStrip) {
-      const std::size_t count = std::min(kStrip, spec.columns - c);
+    for (std::size_t c = 0; c < spec.columns; c += kColumnStrip) {
+      const std::size_t count = std::min(kColumnStrip, spec.columns - c);
       BFloat16* const to = dw + place * spec.columns + c;
       widen(to, sums.data(), count);
       for (std::size_t i = first; i < end; ++i) {
@@ -85,7 +86,7 @@ void embedding_forward(int threads, const EmbeddingSpec& spec, std::size_t rows,
     for (std::size_t r = first; r < first + count; ++r) {
       T* to = y + r * spec.outputs();
       if (spec.sum) {
-        sum_rows(spec, places + r * fields, w, to);
+        sum_table_rows(spec, places + r * fields, w, to);
         continue;
       }
       for (std::size_t f = 0; f < fields; ++f) {

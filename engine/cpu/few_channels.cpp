@@ -12,7 +12,7 @@ namespace lockstep::engine::cpu {
 namespace {
 
 template <class T>
-FewChannelsShape shape_of(const ConvolutionSpec& s) {
+FewChannelsShape few_channels_shape(const ConvolutionSpec& s) {
   return {s.height,
           s.width,
           s.channels,
@@ -25,16 +25,12 @@ FewChannelsShape shape_of(const ConvolutionSpec& s) {
           !std::is_same_v<T, float>};
 }
 
-std::size_t rounded(std::size_t floats) {
-  return (floats + 15) / 16 * 16;
-}
-
 // Sums of products, then those of the bias.
 std::size_t sums(const FewChannelsShape& shape) {
   return shape.groups() * FewChannelsShape::kGroup * shape.filters;
 }
 std::size_t sums_of_thread(const FewChannelsShape& shape) {
-  return rounded(sums(shape) + shape.filters);
+  return whole_lines(sums(shape) + shape.filters);
 }
 
 template <class T>
@@ -51,19 +47,19 @@ bool few_channels_fits(const ConvolutionSpec& s) {
 
 template <class T>
 std::size_t few_channels_scratch(const ConvolutionSpec& s, int threads) {
-  const FewChannelsShape shape = shape_of<T>(s);
-  const std::size_t weights = rounded(shape.depth() * s.filters);
+  const FewChannelsShape shape = few_channels_shape<T>(s);
+  const std::size_t weights = whole_lines(shape.depth() * s.filters);
   return (std::max(weights, std::size_t(threads) * sums_of_thread(shape)) +
-          std::size_t(threads) * rounded(shape.scratch())) *
+          std::size_t(threads) * whole_lines(shape.scratch())) *
          sizeof(float);
 }
 
 template <class T>
 void few_channels_forward(Library& library, const ConvolutionSpec& s, std::size_t rows, const T* x,
                           const T* w, const T* b, T* y) {
-  const FewChannelsShape shape = shape_of<T>(s);
-  const std::size_t depth = shape.depth(), weights = rounded(depth * s.filters);
-  const std::size_t scratch = rounded(shape.scratch());
+  const FewChannelsShape shape = few_channels_shape<T>(s);
+  const std::size_t depth = shape.depth(), weights = whole_lines(depth * s.filters);
+  const std::size_t scratch = whole_lines(shape.scratch());
   float* const turned = floats<T>(library, s);
   for (std::size_t f = 0; f < s.filters; ++f) {
     for (std::size_t k = 0; k < depth; ++k) turned[k * s.filters + f] = w[f * depth + k];
@@ -78,10 +74,10 @@ void few_channels_forward(Library& library, const ConvolutionSpec& s, std::size_
 template <class T>
 void few_channels_gradient(Library& library, const ConvolutionSpec& s, std::size_t rows, const T* x,
                            const T* y, const T* dy, T* dw, T* db, bool accumulate) {
-  const FewChannelsShape shape = shape_of<T>(s);
+  const FewChannelsShape shape = few_channels_shape<T>(s);
   const std::size_t threads = std::size_t(library.threads()), depth = shape.depth();
   const std::size_t products = sums(shape);
-  const std::size_t scratch = rounded(shape.scratch()), stride = sums_of_thread(shape);
+  const std::size_t scratch = whole_lines(shape.scratch()), stride = sums_of_thread(shape);
   float* const all = floats<T>(library, s);
   std::fill_n(all, threads * stride, 0.0f);
   share_rows(library.threads(), rows, [&](int thread, std::size_t first, std::size_t count) {

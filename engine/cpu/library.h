@@ -87,6 +87,11 @@ class Reorder {
   Call call_;
 };
 
+// So many floats, and those after them that fill the last line of a cache.
+constexpr std::size_t whole_lines(std::size_t floats) {
+  return (floats + 15) / 16 * 16;
+}
+
 // Sizes in scratch memory, laid behind each other.
 class ScratchLayout {
  public:

@@ -10,26 +10,22 @@
 namespace lockstep::engine::cpu {
 namespace {
 
-LoweredShape shape_of(const ConvolutionSpec& s) {
+LoweredShape lowered_shape(const ConvolutionSpec& s) {
   return {s.height,  s.width,         s.channels,
           s.filters, s.kernel_height, s.kernel_width,
           s.stride,  s.padding,       s.activation == Activation::kRelu};
 }
 
-std::size_t rounded(std::size_t floats) {
-  return (floats + 15) / 16 * 16;
-}
-
 // The weights as the kernels read them; for backward the sums of all threads but the first, which
 // has dw itself; then a part for each thread.
 std::size_t forward_floats(const LoweredShape& shape, int threads) {
-  return shape.weights() + std::size_t(threads) * rounded(shape.forward_scratch());
+  return shape.weights() + std::size_t(threads) * whole_lines(shape.forward_scratch());
 }
 std::size_t backward_floats(const LoweredShape& shape, int threads) {
-  return std::size_t(threads) * (shape.weights() + rounded(shape.backward_scratch()));
+  return std::size_t(threads) * (shape.weights() + whole_lines(shape.backward_scratch()));
 }
 
-float* floats(Library& library, std::size_t count) {
+float* scratch_floats(Library& library, std::size_t count) {
   return reinterpret_cast<float*>(library.scratch(count * sizeof(float)));
 }
 
@@ -48,37 +44,37 @@ bool lowered_pays(const ConvolutionSpec& s) {
 }
 
 std::size_t lowered_scratch(const ConvolutionSpec& s, int threads) {
-  const LoweredShape shape = shape_of(s);
+  const LoweredShape shape = lowered_shape(s);
   return std::max(forward_floats(shape, threads), backward_floats(shape, threads)) * sizeof(float);
 }
 
 void lowered_forward(Library& library, const ConvolutionSpec& s, std::size_t rows, const float* x,
                      const float* w, const float* b, float* y) {
   if (rows == 0) return;
-  const LoweredShape shape = shape_of(s);
+  const LoweredShape shape = lowered_shape(s);
   const int threads = library.threads();
-  float* const weights = floats(library, forward_floats(shape, threads));
+  float* const weights = scratch_floats(library, forward_floats(shape, threads));
   share_rows(threads, shape.groups(), [&](int, std::size_t first, std::size_t count) {
     lowered_weights(shape, w, first, count, weights, nullptr);
   });
   float* const parts = weights + shape.weights();
   share_rows(threads, rows, [&](int thread, std::size_t first, std::size_t count) {
-    lowered_forward(shape,
-                    {.images = count,
-                     .x = x + first * shape.inputs(),
-                     .weights = weights,
-                     .bias = b,
-                     .y = y + first * shape.outputs(),
-                     .scratch = parts + std::size_t(thread) * rounded(shape.forward_scratch())});
+    lowered_forward(
+        shape, {.images = count,
+                .x = x + first * shape.inputs(),
+                .weights = weights,
+                .bias = b,
+                .y = y + first * shape.outputs(),
+                .scratch = parts + std::size_t(thread) * whole_lines(shape.forward_scratch())});
   });
 }
 
 void lowered_backward(Library& library, const ConvolutionSpec& s, std::size_t rows, const float* x,
                       const float* y, float* dy, const float* w, float* dx, float* dw, float* db,
                       bool accumulate) {
-  const LoweredShape shape = shape_of(s);
+  const LoweredShape shape = lowered_shape(s);
   const int threads = library.threads();
-  float* const weights = floats(library, backward_floats(shape, threads));
+  float* const weights = scratch_floats(library, backward_floats(shape, threads));
   float* const sums = weights;  // of thread 1 at weights + shape.weights()
   float* const parts = weights + std::size_t(threads) * shape.weights();
   if (dx != nullptr) {
@@ -90,16 +86,16 @@ void lowered_backward(Library& library, const ConvolutionSpec& s, std::size_t ro
     const bool adds = thread == 0 && accumulate;
     float* const to = thread == 0 ? dw : sums + std::size_t(thread) * shape.weights();
     if (dw != nullptr && count == 0 && !adds) std::fill_n(to, shape.weights(), 0.0f);
-    lowered_backward(shape,
-                     {.images = count,
-                      .x = x + first * shape.inputs(),
-                      .y = shape.relu ? y + first * shape.outputs() : nullptr,
-                      .dy = dy + first * shape.outputs(),
-                      .weights = weights,
-                      .dx = dx == nullptr ? nullptr : dx + first * shape.inputs(),
-                      .dw = dw == nullptr ? nullptr : to,
-                      .accumulate = adds,
-                      .scratch = parts + std::size_t(thread) * rounded(shape.backward_scratch())});
+    lowered_backward(
+        shape, {.images = count,
+                .x = x + first * shape.inputs(),
+                .y = shape.relu ? y + first * shape.outputs() : nullptr,
+                .dy = dy + first * shape.outputs(),
+                .weights = weights,
+                .dx = dx == nullptr ? nullptr : dx + first * shape.inputs(),
+                .dw = dw == nullptr ? nullptr : to,
+                .accumulate = adds,
+                .scratch = parts + std::size_t(thread) * whole_lines(shape.backward_scratch())});
   });
   for (int thread = 1; dw != nullptr && thread < threads; ++thread) {
     add(dw, sums + std::size_t(thread) * shape.weights(), dw, shape.weights());

@@ -54,10 +54,10 @@ void each_place(const PoolSpec& s, std::size_t corner, Span vertical, Span horiz
 using Strip = std::array<float, kStrip>;
 
 // `count` numbers as float32: where they lie, or widened into `strip`.
-const float* values(const float* from, std::size_t, Strip&) {
+const float* as_floats(const float* from, std::size_t, Strip&) {
   return from;
 }
-const float* values(const BFloat16* from, std::size_t count, Strip& strip) {
+const float* as_floats(const BFloat16* from, std::size_t count, Strip& strip) {
   widen(from, strip.data(), count);
   return strip.data();
 }
@@ -87,7 +87,7 @@ void max_forward(const PoolSpec& s, const T* x, T* y, Place* workspace) {
       const std::size_t count = std::min(kStrip, s.channels - strip);
       bool first = true;
       each_place(s, corner, vertical, horizontal, [&](std::size_t place, std::size_t input) {
-        const float* from = values(x + input + strip, count, widened);
+        const float* from = as_floats(x + input + strip, count, widened);
         if (first) {
           std::copy_n(from, count, best.data());
           std::fill_n(places.data(), count, std::int32_t(place));
@@ -110,7 +110,7 @@ void max_backward(const PoolSpec& s, const T* dy, float* dx, const Place* worksp
   each_window(s, [&](std::size_t output, std::size_t corner, Span vertical, Span horizontal) {
     for (std::size_t strip = 0; strip < s.channels; strip += kStrip) {
       const std::size_t count = std::min(kStrip, s.channels - strip);
-      const float* gradients = values(dy + output + strip, count, widened);
+      const float* gradients = as_floats(dy + output + strip, count, widened);
       const Place* winners = workspace + output + strip;
       for (std::size_t c = 0; c < count; ++c) places[c] = std::int32_t(winners[c]);
       each_place(s, corner, vertical, horizontal, [&](std::size_t place, std::size_t input) {
@@ -134,7 +134,7 @@ void average_forward(const PoolSpec& s, const T* x, T* y) {
       const std::size_t count = std::min(kStrip, s.channels - strip);
       sums.fill(0);
       each_place(s, corner, vertical, horizontal, [&](std::size_t, std::size_t input) {
-        const float* from = values(x + input + strip, count, widened);
+        const float* from = as_floats(x + input + strip, count, widened);
         for (std::size_t c = 0; c < count; ++c) sums[c] += from[c];
       });
       for (float& sum : sums) sum /= float(places);
@@ -152,7 +152,7 @@ void average_backward(const PoolSpec& s, const T* dy, float* dx) {
     const float share = 1.0f / float(places);
     for (std::size_t strip = 0; strip < s.channels; strip += kStrip) {
       const std::size_t count = std::min(kStrip, s.channels - strip);
-      const float* gradients = values(dy + output + strip, count, widened);
+      const float* gradients = as_floats(dy + output + strip, count, widened);
       each_place(s, corner, vertical, horizontal, [&](std::size_t, std::size_t input) {
         float* to = dx + input + strip;
         for (std::size_t c = 0; c < count; ++c) to[c] += gradients[c] * share;

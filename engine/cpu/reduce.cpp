@@ -17,7 +17,7 @@ namespace lockstep::engine::cpu {
 namespace {
 
 template <class T>
-struct alignas(64) Block {
+struct alignas(64) ReduceBlock {
   std::array<T, kBlock> values;
 };
 
@@ -39,7 +39,7 @@ double sum_of_squares(const T* values, std::size_t count) {
 
 template <class T>
 void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count) {
-  Block<T> block;
+  ReduceBlock<T> block;
   T* values = block.values.data();
   std::byte* const here[] = {reinterpret_cast<std::byte*>(values)};
   const std::byte* const sums[] = {here[0]};

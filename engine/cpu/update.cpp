@@ -47,9 +47,9 @@ UpdateTerms terms_of(const ReduceArguments& a) {
 }
 
 // An update in pieces that are whole groups and others.
-class Pieces {
+class UpdatePieces {
  public:
-  explicit Pieces(const ReduceArguments& a)
+  explicit UpdatePieces(const ReduceArguments& a)
       : a_(a),
         size_(size_of(a.dtype)),
         computed_(std::max(size_, sizeof(float))),
@@ -129,16 +129,16 @@ class Pieces {
   UpdateGroups groups_;
 };
 
-struct alignas(64) Block {
+struct alignas(64) UpdateBlock {
   std::array<std::byte, kBlock * sizeof(double)> bytes;
 };
 
 // More gradients than registers hold, block by block.
 void update_blocks(const ReduceArguments& whole) {
-  Block sums;
+  UpdateBlock sums;
   std::byte* const to[] = {sums.bytes.data()};
   const std::byte* const from[] = {sums.bytes.data()};
-  Pieces pieces(whole);
+  UpdatePieces pieces(whole);
   for (std::size_t at = 0; at < whole.count; at += kBlock) {
     const std::size_t count = std::min(kBlock, whole.count - at);
     combine({.source = whole.dtype,
@@ -156,7 +156,7 @@ void update_blocks(const ReduceArguments& whole) {
 void update(const ReduceArguments& arguments) {
   if (is_skipped(arguments)) return;
   if (arguments.from.size() > kMostInRegisters) return update_blocks(arguments);
-  Pieces(arguments).run(arguments.from, false, 0, arguments.count);
+  UpdatePieces(arguments).run(arguments.from, false, 0, arguments.count);
 }
 
 }  // namespace lockstep::engine::cpu

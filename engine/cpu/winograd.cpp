@@ -22,11 +22,11 @@ struct Planes {
 };
 
 // The scratch: a part for each thread, then the planes where the caller keeps none.
-struct Scratch {
+struct WinogradScratch {
   float* parts;
   std::size_t of_thread;
   float* planes;
-  Scratch(Library& library, const WinogradShape& shape, float* kept)
+  WinogradScratch(Library& library, const WinogradShape& shape, float* kept)
       : parts(reinterpret_cast<float*>(
             library.scratch(winograd_scratch(shape, library.threads(), kept == nullptr)))),
         of_thread(shape.scratch() + 16),
@@ -74,7 +74,7 @@ std::size_t winograd_scratch(const WinogradShape& shape, int threads, bool plane
 template <class T>
 void winograd_forward(Library& library, const WinogradShape& shape, std::size_t rows, const T* x,
                       const T* w, const T* b, T* y, const WinogradMemory& memory, Slice slice) {
-  const Scratch scratch(library, shape, memory.planes);
+  const WinogradScratch scratch(library, shape, memory.planes);
   const Planes planes(shape, scratch.planes);
   if (slice.first) winograd_weights(shape, w, planes.forward, nullptr);
   share_rows(library.threads(), rows, [&](int thread, std::size_t first, std::size_t count) {
@@ -95,7 +95,7 @@ void winograd_backward(Library& library, WinogradShape shape, std::size_t rows, 
                        const T* y, const T* dy, const T* w, T* dx, T* dw, T* db,
                        const WinogradMemory& memory, bool accumulate, Slice slice) {
   shape.pairs = std::is_same_v<T, BFloat16> && winograd_has_pairs();
-  const Scratch scratch(library, shape, memory.planes);
+  const WinogradScratch scratch(library, shape, memory.planes);
   const Planes planes(shape, scratch.planes);
   const int threads = library.threads();
   if (slice.first) {

@@ -27,7 +27,8 @@ NOT_IN_KERNELS = re.compile(r"\bstd::(countr_\w+|countl_\w+|popcount|bit_width|b
 # put several files of a library into one, where a second such name, or a header's, is an error, or an overload or a
 # constant that is silently taken for the other.
 IN_UNITY = LIBRARIES + ("tools", "bench")
-NOT_IN_UNITY = "engine/cpu/"
+OWN_LIBRARY = "engine/cpu/"      # within a folder
+NOT_IN_UNITY = "HWY_TARGET"       # stands in files that are compiled once for each instruction set
 PROGRAM = re.compile(r"^int main\(", re.MULTILINE)
 UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.DOTALL | re.MULTILINE)
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{$(.*?)^\}  // namespace \1$", re.DOTALL | re.MULTILINE)
@@ -128,18 +129,19 @@ def check(root, headers, absent=()):
     root = pathlib.Path(root)
     found = set()
     for top in FOLDERS:
-        in_unity = {}
+        in_unity, own_library = {}, {}
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in (".h", ".cpp", ".cu", ".cuh"):
                 continue
             name = path.relative_to(root).as_posix()
             text = path.read_text(encoding="utf-8")
             yield from check_text(name, text)
-            if path.suffix in (".h", ".cpp") and top in IN_UNITY and not name.startswith(NOT_IN_UNITY):
-                in_unity[name] = text
+            if path.suffix in (".h", ".cpp") and top in IN_UNITY and NOT_IN_UNITY not in text:
+                (own_library if name.startswith(OWN_LIBRARY) else in_unity)[name] = text
             if path.suffix == ".h" and top in LIBRARIES and not name.endswith("-inl.h"):
                 found.add(name)
         yield from check_names(in_unity)
+        yield from check_names(own_library)
     for name in sorted(found - set(headers) - set(absent)):
         yield f"{name}: is not in `headers` of its meson.build, so nobody compiles it alone"
     for name in sorted((set(headers) | set(absent)) - found):
