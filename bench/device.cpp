@@ -8,12 +8,12 @@
 //   bench_device --device cpu:0 --parameters 1000000
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "bench/device_figures.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"
+#include "tools/bench/program_flags.h"
 
 namespace lockstep::bench {
 namespace {
@@ -78,26 +78,17 @@ int run(const Flags& f) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
+  using lockstep::tools::bench::NumberRange, lockstep::tools::bench::ProgramFlags;
   lockstep::bench::Flags f;
-  CLI::App app{"Updates of replicas on one device, and its copy.", "bench_device"};
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.add_option("--device", f.device, "cuda:0, cpu:0")->capture_default_str();
-  app.add_option("--dtypes", f.dtypes, "of gradients and weights")->capture_default_str();
-  app.add_option("--parameters", f.parameters, "of optimizer and updates")->capture_default_str();
-  app.add_option("--update-replicas", f.update_replicas, "of the updates")
-      ->check(CLI::Range(2, 16))
-      ->capture_default_str();
-  app.add_option("--copy-mib", f.copy_mib)->check(CLI::Range(1, 65536))->capture_default_str();
-  app.add_option("--turns", f.turns)->check(CLI::Range(1, 1000))->capture_default_str();
-  app.add_option("--batch-ms", f.batch_ms, "about, of calls between two waits")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_flag("--json", f.json, "one JSON object a table");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    return lockstep::bench::run(f);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_device: {}\n", error.what());
-    return 1;
-  }
+  ProgramFlags flags("bench_device", "Updates of replicas on one device, and its copy.");
+  flags.option("--device", f.device, "cuda:0, cpu:0");
+  flags.option("--dtypes", f.dtypes, "of gradients and weights");
+  flags.option("--parameters", f.parameters, "of optimizer and updates");
+  flags.option("--update-replicas", f.update_replicas, "of the updates", NumberRange{2, 16});
+  flags.option("--copy-mib", f.copy_mib, {}, NumberRange{1, 65536});
+  flags.option("--turns", f.turns, {}, NumberRange{1, 1000});
+  flags.option("--batch-ms", f.batch_ms, "about, of calls between two waits",
+               NumberRange{0.001, 1e6});
+  flags.flag("--json", f.json, "one JSON object a table");
+  return flags.run(argc, argv, [&] { return lockstep::bench::run(f); });
 }

@@ -4,7 +4,6 @@
 // sources, in GB/s of memory read and written. The clock is that of the thread, which stands still
 // while another program has the core. Results are looked at: a wrong one fails the run.
 // `bench_ops --convolutions resnet50` measures convolutions instead: bench/convolutions.h.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "bench/kernel_bench.h"
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
+#include "tools/bench/program_flags.h"
 
 namespace lockstep::engine {
 namespace {
@@ -164,17 +164,17 @@ void bench_mnist_cnn() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  using lockstep::tools::bench::NumberRange, lockstep::tools::bench::ProgramFlags;
   using namespace lockstep::engine;
-  CLI::App app{"Kernels alone on one core.", "bench_ops"};
+  ProgramFlags flags("bench_ops", "Kernels alone on one core.");
   std::vector<std::string> convolutions;
   std::size_t rows = 16;
   std::string kernels = "auto";
-  app.add_option("--convolutions", convolutions,
-                 "resnet50, or height,width,channels,filters,kernel,stride,padding,count each");
-  app.add_option("--rows", rows, "of a batch")->check(CLI::Range(1, 4096))->capture_default_str();
-  app.add_option("--kernels", kernels, "auto, direct or winograd")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
+  flags.option("--convolutions", convolutions,
+               "resnet50, or height,width,channels,filters,kernel,stride,padding,count each");
+  flags.option("--rows", rows, "of a batch", NumberRange{1, 4096});
+  flags.option("--kernels", kernels, "auto, direct or winograd");
+  return flags.run(argc, argv, [&] {
     if (convolutions.empty()) {
       bench_mnist_cnn();
       return 0;
@@ -184,9 +184,6 @@ int main(int argc, char** argv) {
       for (const CountedConvolution& one : parse_convolutions(text)) all.push_back(one);
     }
     bench_convolutions(all, rows, kernels_of(kernels));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_ops: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+    return 0;
+  });
 }

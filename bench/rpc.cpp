@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -30,6 +29,7 @@
 #include "strategies/grpc/server.h"
 #include "strategies/parameter_server/rpc/shared_connection.h"
 #include "strategies/parameter_server/rpc/shared_service.h"
+#include "tools/bench/program_flags.h"
 
 namespace lockstep::bench {
 namespace {
@@ -323,25 +323,16 @@ int run(const Flags& f) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
+  using lockstep::tools::bench::NumberRange, lockstep::tools::bench::ProgramFlags;
   lockstep::bench::Flags f;
-  CLI::App app{"Pushes and pulls by remote calls, beside a plain TCP socket.", "bench_rpc"};
-  app.add_option("--mb", f.megabytes, "bytes of a push, and of a pull, in 10^6")
-      ->check(CLI::Range(1, 2000))
-      ->capture_default_str();
-  app.add_option("--chunks", f.chunks, "their sizes, in 10^6 bytes")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 60));
-  app.add_option("--window", f.window, "chunks under way")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--turns", f.turns)->check(CLI::Range(1, 1000))->capture_default_str();
-  app.add_flag("--json", f.json, "one JSON object");
-  app.add_flag("--serve", f.serve, "the other process")->group("");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    return f.serve ? lockstep::bench::serve(f) : lockstep::bench::run(f);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_rpc: {}\n", error.what());
-    return 1;
-  }
+  ProgramFlags flags("bench_rpc", "Pushes and pulls by remote calls, beside a plain TCP socket.");
+  flags.option("--mb", f.megabytes, "bytes of a push, and of a pull, in 10^6",
+               NumberRange{1, 2000});
+  flags.list("--chunks", f.chunks, "their sizes, in 10^6 bytes", NumberRange{1, 60});
+  flags.option("--window", f.window, "chunks under way", NumberRange{1, 64});
+  flags.option("--turns", f.turns, {}, NumberRange{1, 1000});
+  flags.flag("--json", f.json, "one JSON object");
+  flags.hidden_flag("--serve", f.serve);
+  return flags.run(argc, argv,
+                   [&] { return f.serve ? lockstep::bench::serve(f) : lockstep::bench::run(f); });
 }

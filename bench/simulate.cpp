@@ -7,7 +7,6 @@
 #include <fmt/core.h>
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +14,7 @@
 #include "collectives/cost/simulator.h"
 #include "collectives/topology/example_topologies.h"
 #include "engine/base/error.h"
+#include "tools/bench/program_flags.h"
 
 namespace lockstep {
 namespace {
@@ -75,18 +75,13 @@ int run(const Flags& flags) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  CLI::App app{"the price of pricing"};
-  lockstep::Flags flags;
-  app.add_option("--topology", flags.topology)->capture_default_str();
-  app.add_option("--algorithm", flags.algorithm)->capture_default_str();
-  app.add_option("--bytes", flags.bytes)->capture_default_str();
-  app.add_flag("--plan", flags.plan, "plan all sizes instead of simulating one");
-  app.add_flag("--json", flags.json);
-  CLI11_PARSE(app, argc, argv);
-  try {
-    return lockstep::run(flags);
-  } catch (const lockstep::engine::Error& error) {
-    fmt::print(stderr, "simulate: {}\n", error.what());
-    return 1;
-  }
+  using lockstep::tools::bench::ProgramFlags;
+  lockstep::Flags f;
+  ProgramFlags flags("bench_simulate", "The price of pricing.");
+  flags.option("--topology", f.topology);
+  flags.option("--algorithm", f.algorithm);
+  flags.option("--bytes", f.bytes);
+  flags.flag("--plan", f.plan, "plan all sizes instead of simulating one");
+  flags.flag("--json", f.json);
+  return flags.run(argc, argv, [&] { return lockstep::run(f); });
 }

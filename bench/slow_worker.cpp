@@ -7,7 +7,6 @@
 //   bench_slow_worker --model mlp --others 2 --times 10
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -20,6 +19,7 @@
 #include "models/registry.h"
 #include "strategies/parameter_server/worker/parameter_server.h"
 #include "strategies/session/local_cluster.h"
+#include "tools/bench/program_flags.h"
 
 namespace lockstep::bench {
 namespace {
@@ -125,27 +125,17 @@ int run(const Flags& f) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
+  using lockstep::tools::bench::NumberRange, lockstep::tools::bench::ProgramFlags;
   lockstep::bench::Flags f;
-  CLI::App app{"Asynchronous training with one slow worker, and without it.", "bench_slow_worker"};
-  app.add_option("--model", f.model, "one of: " + lockstep::models::list())->capture_default_str();
-  app.add_option("--others", f.others, "workers that are not slow")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--servers", f.servers)->check(CLI::Range(1, 64))->capture_default_str();
-  app.add_option("--times", f.times, "of the slow worker's step to another's")
-      ->check(CLI::Range(1.0, 1000.0))
-      ->capture_default_str();
-  app.add_option("--steps", f.steps, "of all workers together")
-      ->check(CLI::Range(20, 1000000))
-      ->capture_default_str();
-  app.add_option("--batch", f.batch)->check(CLI::Range(1, 100000))->capture_default_str();
-  app.add_option("--turns", f.turns)->check(CLI::Range(1, 1000))->capture_default_str();
-  app.add_flag("--json", f.json, "one JSON object");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    return lockstep::bench::run(f);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_slow_worker: {}\n", error.what());
-    return 1;
-  }
+  ProgramFlags flags("bench_slow_worker",
+                     "Asynchronous training with one slow worker, and without it.");
+  flags.option("--model", f.model, "one of: " + lockstep::models::list());
+  flags.option("--others", f.others, "workers that are not slow", NumberRange{1, 64});
+  flags.option("--servers", f.servers, {}, NumberRange{1, 64});
+  flags.option("--times", f.times, "of the slow worker's step to another's", NumberRange{1, 1000});
+  flags.option("--steps", f.steps, "of all workers together", NumberRange{20, 1000000});
+  flags.option("--batch", f.batch, {}, NumberRange{1, 100000});
+  flags.option("--turns", f.turns, {}, NumberRange{1, 1000});
+  flags.flag("--json", f.json, "one JSON object");
+  return flags.run(argc, argv, [&] { return lockstep::bench::run(f); });
 }

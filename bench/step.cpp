@@ -11,7 +11,6 @@
 #include <fmt/core.h>
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -29,6 +28,7 @@
 #include "models/registry.h"
 #include "strategies/session/factories.h"
 #include "strategies/synchronous/synchronous.h"
+#include "tools/bench/program_flags.h"
 
 namespace lockstep::bench {
 namespace {
@@ -243,40 +243,30 @@ int run(const Flags& f, int argc, char** argv) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
+  using lockstep::tools::bench::NumberRange, lockstep::tools::bench::ProgramFlags;
   lockstep::bench::Flags f;
-  CLI::App app{"Where a training step's time goes.", "bench_step"};
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.add_option("--model", f.model)->capture_default_str();
-  app.add_option("--strategy", f.strategy)->capture_default_str();
-  app.add_option("--algorithm", f.algorithm)->capture_default_str();
-  app.add_option("--update", f.update)->capture_default_str();
-  app.add_option("--kernels", f.kernels)->capture_default_str();
-  app.add_option("--dtype", f.dtype, "of storage: float32, bfloat16; else the device's");
-  app.add_option("--device", f.device, "cpu, cuda:0: of all replicas")->capture_default_str();
-  app.add_option("--devices", f.devices, "of each replica: cuda:0,cuda:0")->delimiter(',');
-  app.add_option("--replicas", f.replicas, "of this process")->capture_default_str();
-  app.add_option("--threads", f.threads, "of a replica")->capture_default_str();
-  app.add_option("--steps", f.steps)->capture_default_str();
-  app.add_option("--warm-up", f.warm_up, "of the steps, untimed")->capture_default_str();
-  app.add_flag("--whole", f.whole, "as on a GPU: steps of the training loop, layers apart");
-  app.add_option("--group", f.group, "steps that are timed together there")->capture_default_str();
-  app.add_option("--layer-steps", f.layer_steps, "with a wait around each layer, there")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--product", f.product, "extent of the large product's matrices, there")
-      ->check(CLI::Range(16, 65536))
-      ->capture_default_str();
-  app.add_option("--copy-mib", f.copy_mib, "of the copy, there")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  app.add_flag("--recompute", f.recompute, "blocks of the model again in backward");
-  app.add_option("--batch", f.batch, "over all replicas")->capture_default_str();
-  app.add_flag("--json", f.json, "one JSON object instead of a table");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    return lockstep::bench::run(f, argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_step: {}\n", error.what());
-    return 1;
-  }
+  ProgramFlags flags("bench_step", "Where a training step's time goes.");
+  flags.option("--model", f.model);
+  flags.option("--strategy", f.strategy);
+  flags.option("--algorithm", f.algorithm);
+  flags.option("--update", f.update);
+  flags.option("--kernels", f.kernels);
+  flags.option("--dtype", f.dtype, "of storage: float32, bfloat16; else the device's");
+  flags.option("--device", f.device, "cpu, cuda:0: of all replicas");
+  flags.list("--devices", f.devices, "of each replica: cuda:0,cuda:0");
+  flags.option("--replicas", f.replicas, "of this process");
+  flags.option("--threads", f.threads, "of a replica");
+  flags.option("--steps", f.steps);
+  flags.option("--warm-up", f.warm_up, "of the steps, untimed");
+  flags.flag("--whole", f.whole, "as on a GPU: steps of the training loop, layers apart");
+  flags.option("--group", f.group, "steps that are timed together there");
+  flags.option("--layer-steps", f.layer_steps, "with a wait around each layer, there",
+               NumberRange{0, 1e6});
+  flags.option("--product", f.product, "extent of the large product's matrices, there",
+               NumberRange{16, 65536});
+  flags.option("--copy-mib", f.copy_mib, "of the copy, there", NumberRange{1, 65536});
+  flags.flag("--recompute", f.recompute, "blocks of the model again in backward");
+  flags.option("--batch", f.batch, "over all replicas");
+  flags.flag("--json", f.json, "one JSON object instead of a table");
+  return flags.run(argc, argv, [&] { return lockstep::bench::run(f, argc, argv); });
 }

@@ -14,7 +14,6 @@
 //   mpirun -n 2 bench_update --strategy collective_all_reduce --optimizer adam
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -27,6 +26,7 @@
 #include "strategies/session/factories.h"
 #include "strategies/synchronous/mirror.h"
 #include "strategies/synchronous/synchronous.h"
+#include "tools/bench/program_flags.h"
 
 namespace lockstep::bench {
 namespace {
@@ -239,23 +239,16 @@ int run(const Flags& f, int argc, char** argv) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
+  using lockstep::tools::bench::NumberRange, lockstep::tools::bench::ProgramFlags;
   lockstep::bench::Flags f;
-  CLI::App app{"The optimizer's update inside the all-reduce, and separate from it.",
-               "bench_update"};
-  app.add_option("--mib", f.mib, "of weights")->check(CLI::Range(1, 4096))->capture_default_str();
-  app.add_option("--optimizer", f.optimizer)
-      ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
-      ->capture_default_str();
-  app.add_option("--strategy", f.strategy)->capture_default_str();
-  app.add_option("--algorithm", f.algorithm)->capture_default_str();
-  app.add_option("--replicas", f.replicas, "of this process")->capture_default_str();
-  app.add_option("--steps", f.steps, "of a turn")->capture_default_str();
-  app.add_flag("--json", f.json, "one JSON object");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    return lockstep::bench::run(f, argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_update: {}\n", error.what());
-    return 1;
-  }
+  ProgramFlags flags("bench_update",
+                     "The optimizer's update inside the all-reduce, and separate from it.");
+  flags.option("--mib", f.mib, "of weights", NumberRange{1, 4096});
+  flags.option("--optimizer", f.optimizer, {}, std::vector<std::string>{"sgd", "momentum", "adam"});
+  flags.option("--strategy", f.strategy);
+  flags.option("--algorithm", f.algorithm);
+  flags.option("--replicas", f.replicas, "of this process");
+  flags.option("--steps", f.steps, "of a turn");
+  flags.flag("--json", f.json, "one JSON object");
+  return flags.run(argc, argv, [&] { return lockstep::bench::run(f, argc, argv); });
 }

@@ -3,6 +3,7 @@
 // their roofline and MPI's or NCCL's own. Ranks are the processes of the job, threads of this one,
 // or replicas on devices (bench_devices.h). Rank 0 prints. What is measured and how:
 // bench/measure.h.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <thread>

@@ -2,6 +2,7 @@
 #include "tools/bench_flags.h"
 
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <utility>

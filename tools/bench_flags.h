@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The flags of `lockstep bench`, with their defaults, and what they ask for.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -12,6 +11,10 @@
 #include "tools/bench/turns.h"
 #include "tools/network_flags.h"
 #include "tools/verbosity.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace lockstep::tools {
 

@@ -2,6 +2,7 @@
 #include "tools/bounds.h"
 
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <charconv>

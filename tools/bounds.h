@@ -2,13 +2,16 @@
 // What a flag may be, checked while the command line is read: the text of --help says it, and so
 // does the line about a value that is something else.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+namespace CLI {
+class Validator;
+}  // namespace CLI
 
 namespace lockstep::tools {
 

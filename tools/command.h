@@ -2,10 +2,13 @@
 // The commands of the program. Each adds its flags to the parser and returns what runs it; main.cpp
 // turns errors into one line and an exit code.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <functional>
 
 #include "tools/config_file.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace lockstep::tools {
 

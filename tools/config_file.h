@@ -3,9 +3,12 @@
 // {"model": "mnist_cnn", "epochs": 6, "json": true}. Its values become arguments, of those flags
 // that are not on the command line: what the file says of these is not looked at.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace lockstep::tools {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/network_flags.h"
 
+#include <CLI/CLI.hpp>
 #include <tuple>
 
 #include "tools/bounds.h"

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The flags that say how messages travel between hosts: the same for all commands of a job.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "collectives/job/network.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace lockstep::tools {
 

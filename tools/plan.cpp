@@ -3,6 +3,7 @@
 // a file or a name describes and that nobody need have.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // lockstep predict: the test data (or the training data) through the newest checkpoint of a folder,
 // as CSV on standard output: index, label, then a probability or a logit for each class.
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <memory>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // lockstep serve: one server of a parameter server job, until the chief says that the job is over;
 // with --status, what living tasks say of themselves.
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/tls_flags.h"
 
+#include <CLI/CLI.hpp>
 #include "tools/bounds.h"
 
 namespace lockstep::tools {

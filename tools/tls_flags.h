@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The flags of mutual TLS between tasks of a parameter server job: the same for all commands.
 #pragma once
-#include <CLI/CLI.hpp>
 
 #include "strategies/grpc/tls_files.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace lockstep::tools {
 

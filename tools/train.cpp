@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // lockstep train: flags to model, data, strategy and trainer; nothing else.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The flags of `lockstep train`, with their defaults.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,6 +10,10 @@
 #include "strategies/parameter_server/worker/update_options.h"
 #include "tools/network_flags.h"
 #include "tools/verbosity.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace lockstep::tools {
 

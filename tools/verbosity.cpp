@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/verbosity.h"
 
+#include <CLI/CLI.hpp>
 #include "tools/leaving.h"
 
 namespace lockstep::tools {

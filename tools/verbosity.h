@@ -2,10 +2,14 @@
 // How much a command says on standard error: --quiet, --verbose. Results and errors are not
 // affected.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "engine/base/log.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace lockstep::tools {
 

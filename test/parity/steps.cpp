@@ -10,7 +10,6 @@
 // All files are safetensors.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -22,6 +21,7 @@
 #include "engine/nn/local_context.h"
 #include "engine/runtime/devices.h"
 #include "models/registry.h"
+#include "tools/bench/program_flags.h"
 
 namespace lockstep::parity {
 namespace {
@@ -139,21 +139,18 @@ void run(const Flags& f) {
 }  // namespace lockstep::parity
 
 int main(int argc, char** argv) {
+  using lockstep::tools::bench::ProgramFlags;
   lockstep::parity::Flags f;
-  CLI::App app{"Training steps from given weights with given batches.", "parity_steps"};
-  app.add_option("--model", f.model)->capture_default_str();
-  app.add_option("--kernels", f.kernels)->capture_default_str();
-  app.add_option("--weights", f.weights, "a safetensors file")->required();
-  app.add_option("--batches", f.batches, "a safetensors file")->required();
-  app.add_option("--out", f.out, "where the gradients go")->required();
-  app.add_option("--rate", f.rate)->capture_default_str();
-  app.add_option("--momentum", f.momentum)->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
+  ProgramFlags flags("parity_steps", "Training steps from given weights with given batches.");
+  flags.option("--model", f.model);
+  flags.option("--kernels", f.kernels);
+  flags.required("--weights", f.weights, "a safetensors file");
+  flags.required("--batches", f.batches, "a safetensors file");
+  flags.required("--out", f.out, "where the gradients go");
+  flags.option("--rate", f.rate);
+  flags.option("--momentum", f.momentum);
+  return flags.run(argc, argv, [&] {
     lockstep::parity::run(f);
     return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "parity_steps: {}\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// The flags of a small program, such as a benchmark's, and its main. It keeps CLI11, which takes
+// longer to compile than such a program, out of it. Of a flag given twice the last counts; a
+// vector's values have commas or spaces between.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace lockstep::tools::bench {
+
+// What a value may be: anything, a number in a range, one of some words.
+struct NumberRange {
+  double least = 0, most = 0;
+};
+using AllowedValues = std::variant<std::monostate, NumberRange, std::vector<std::string>>;
+
+class ProgramFlags {
+ public:
+  ProgramFlags(const std::string& program, const std::string& what);
+  ~ProgramFlags();
+  ProgramFlags(const ProgramFlags&) = delete;
+  ProgramFlags& operator=(const ProgramFlags&) = delete;
+
+  // `value`: the default, which is replaced by what was given. It must live as long as this. T:
+  // std::string, int, std::int64_t, std::size_t, float, double, or std::vector<std::string>, which
+  // takes several words.
+  template <class T>
+  void option(const std::string& name, T& value, const std::string& help = {},
+              const AllowedValues& allowed = {});
+  // "1,2,3". T: std::string or std::size_t.
+  template <class T>
+  void list(const std::string& name, std::vector<T>& values, const std::string& help = {},
+            const AllowedValues& allowed = {});
+  void required(const std::string& name, std::string& value, const std::string& help);
+  void flag(const std::string& name, bool& value, const std::string& help = {});
+  void hidden_flag(const std::string& name, bool& value);  // not in --help
+
+  // Reads the command line and calls `body`. Returns the program's exit code: that of `body`, or of
+  // --help or of a flag that is wrong; where `body` throws, 1, after a line that says what.
+  int run(int argc, char** argv, const std::function<int()>& body);
+
+ private:
+  struct Parser;
+  std::unique_ptr<Parser> parser_;
+};
+
+}  // namespace lockstep::tools::bench
