@@ -26,6 +26,7 @@ struct AsynchronousStrategy::Worker : private engine::Context, public engine::Re
   std::unique_ptr<engine::Ops> own_ops;
   engine::Buffer weights, gradients;
   std::int64_t pulled = 0;
+  bool has_pulled = false;
   engine::Totals last;
 };
 
@@ -66,6 +67,7 @@ void AsynchronousStrategy::open(const engine::GraphSpec& graph, const engine::Up
     w->graph.bind(w->weights.data(), w->gradients.data());
   }
   steps_of_worker.assign(std::size_t(workers_count_), 0);
+  first_pulls_ = std::make_unique<std::barrier<>>(workers_count_);
 }
 
 void AsynchronousStrategy::assign(const engine::WorkSpec& work) {
@@ -91,6 +93,7 @@ void AsynchronousStrategy::run(const std::function<void(engine::Replica&)>& body
         std::scoped_lock lock(mutex);
         if (!first) first = std::current_exception();
       }
+      if (!std::exchange(worker->has_pulled, true)) first_pulls_->arrive_and_drop();
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -106,11 +109,13 @@ std::optional<engine::Work> AsynchronousStrategy::next(engine::Replica& r) {
 
 void AsynchronousStrategy::before_forward(engine::Replica& r, Range range) {
   auto& w = static_cast<Worker&>(r);
+  const bool of_a_step = range.end == r.graph.trainable();
   on_server([&] {
-    if (range.end == r.graph.trainable()) w.pulled = version_;
+    if (of_a_step) w.pulled = version_;
     std::memcpy(w.weights.data() + range.begin * width_, weights_.data() + range.begin * width_,
                 range.size() * width_);
   });
+  if (of_a_step && !std::exchange(w.has_pulled, true)) first_pulls_->arrive_and_wait();
 }
 
 // Only the rows (here: blocks) whose gradients are not all zero travel.

@@ -2,8 +2,10 @@
 // An asynchronous parameter server inside one process, as small as it can be: workers are threads
 // that pull and push under the lock of the weights. It shows that the port and the loop carry a
 // strategy that shares nothing with the synchronous ones: work is dealt out, pulls are stale,
-// pushes are of the rows that changed, workers never meet.
+// pushes are of the rows that changed, workers never meet after their first pulls. Those all come
+// before the first push: so some are stale, whatever threads the system lets run.
 #pragma once
+#include <barrier>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -62,6 +64,7 @@ class AsynchronousStrategy : public engine::Strategy {
   engine::WorkSpec work_;
   std::unique_ptr<engine::Ops> server_ops_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<std::barrier<>> first_pulls_;
   std::mutex dealing_, server_;  // the second guards the weights
   std::int64_t dealt_ = 0;
   engine::DataPosition position_;
