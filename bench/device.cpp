@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
   flags.option("--copy-mib", f.copy_mib, {}, NumberRange{1, 65536});
   flags.option("--turns", f.turns, {}, NumberRange{1, 1000});
   flags.option("--batch-ms", f.batch_ms, "about, of calls between two waits",
-               NumberRange{0.001, 1e6});
+               NumberRange{1e-6, 1e9});
   flags.flag("--json", f.json, "one JSON object a table");
   return flags.run(argc, argv, [&] { return lockstep::bench::run(f); });
 }

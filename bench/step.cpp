@@ -261,7 +261,7 @@ int main(int argc, char** argv) {
   flags.flag("--whole", f.whole, "as on a GPU: steps of the training loop, layers apart");
   flags.option("--group", f.group, "steps that are timed together there");
   flags.option("--layer-steps", f.layer_steps, "with a wait around each layer, there",
-               NumberRange{0, 1e6});
+               NumberRange{0, 1e9});
   flags.option("--product", f.product, "extent of the large product's matrices, there",
                NumberRange{16, 65536});
   flags.option("--copy-mib", f.copy_mib, "of the copy, there", NumberRange{1, 65536});

@@ -2,8 +2,8 @@
 #include "tools/bench_flags.h"
 
 #include <fmt/core.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <utility>
 

@@ -2,8 +2,8 @@
 #include "tools/bounds.h"
 
 #include <fmt/core.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <functional>

@@ -3,8 +3,8 @@
 // Ends with 0 whatever it finds: a missing part is a fact, not a failure.
 #include <fmt/format.h>
 #include <unistd.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

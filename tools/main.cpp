@@ -3,8 +3,8 @@
 // standard error. Errors are one line; exit codes stand in exit_codes.h.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <memory>

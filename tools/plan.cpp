@@ -3,8 +3,8 @@
 // a file or a name describes and that nobody need have.
 #include <fmt/format.h>
 #include <unistd.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <functional>

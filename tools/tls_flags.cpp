@@ -2,6 +2,7 @@
 #include "tools/tls_flags.h"
 
 #include <CLI/CLI.hpp>
+
 #include "tools/bounds.h"
 
 namespace lockstep::tools {

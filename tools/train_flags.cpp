@@ -2,8 +2,8 @@
 #include "tools/train_flags.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <limits>
 

@@ -2,6 +2,7 @@
 #include "tools/verbosity.h"
 
 #include <CLI/CLI.hpp>
+
 #include "tools/leaving.h"
 
 namespace lockstep::tools {

@@ -56,8 +56,8 @@ void RankLink::check() const {
   if (team_->stopped()) team_->rethrow();
 }
 
-// Where a rank has died before, the wait for this plan tells of it, and names the plan. One that
-// was broken off cannot start again.
+// A stopped team does not keep a plan from starting: the wait for it names the plan beside what
+// stopped the team.
 void RankLink::start(int plan) {
   if (!executor_->done(plan)) check();
   executor_->start(plan, nullptr);

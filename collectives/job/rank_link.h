@@ -33,11 +33,10 @@ class RankLink {
 
   std::byte* data() const { return data_; }  // this rank's gradient space: zeroed, page-aligned
   Executor& executor() { return *executor_; }
-  // Throws what stopped the link, where something has. So does `progress`, and `start` of a plan
-  // that was broken off.
-  void check() const;
+  void check() const;  // throws what stopped the link, where something has
+  // Throws it only where the plan was broken off: else the wait does.
   void start(int plan);
-  void progress();  // moves what can move, and never waits
+  void progress();  // moves what can move, never waits, and throws as `check`
   // All that wait here, on any rank of this host, throw `why` from now on.
   void stop(const engine::Error& why) noexcept { team_->stop(why); }
 

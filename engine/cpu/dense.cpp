@@ -78,7 +78,7 @@ class LibraryProduct {
 
 // Scratch of the own kernel.
 std::size_t product_floats(const Product& product, int threads) {
-  return (product.packed() + 15) / 16 * 16 + std::size_t(threads) * Product::panel();
+  return whole_lines(product.packed()) + std::size_t(threads) * Product::panel();
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ class Reorder {
   Call call_;
 };
 
-// So many floats, and those after them that fill the last line of a cache.
+// A number of floats, rounded up to whole lines of a cache.
 constexpr std::size_t whole_lines(std::size_t floats) {
   return (floats + 15) / 16 * 16;
 }

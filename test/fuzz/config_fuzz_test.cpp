@@ -3,8 +3,8 @@
 // parse of the JSON says, each of them a flag of the command; and no such arguments upset the
 // parser of flags.
 #include <gtest/gtest.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
 #include <map>

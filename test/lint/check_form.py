@@ -27,8 +27,8 @@ NOT_IN_KERNELS = re.compile(r"\bstd::(countr_\w+|countl_\w+|popcount|bit_width|b
 # put several files of a library into one, where a second such name, or a header's, is an error, or an overload or a
 # constant that is silently taken for the other.
 IN_UNITY = LIBRARIES + ("tools", "bench")
-OWN_LIBRARY = "engine/cpu/"      # within a folder
-NOT_IN_UNITY = "HWY_TARGET"       # stands in files that are compiled once for each instruction set
+OWN_LIBRARY = "engine/cpu/"
+KERNEL_SOURCE = re.compile(r"^#define HWY_TARGET_INCLUDE\b", re.MULTILINE)   # never joined with others
 PROGRAM = re.compile(r"^int main\(", re.MULTILINE)
 UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.DOTALL | re.MULTILINE)
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{$(.*?)^\}  // namespace \1$", re.DOTALL | re.MULTILINE)
@@ -136,7 +136,8 @@ def check(root, headers, absent=()):
             name = path.relative_to(root).as_posix()
             text = path.read_text(encoding="utf-8")
             yield from check_text(name, text)
-            if path.suffix in (".h", ".cpp") and top in IN_UNITY and NOT_IN_UNITY not in text:
+            joined = path.suffix == ".h" and not name.endswith("-inl.h") or path.suffix == ".cpp" and not KERNEL_SOURCE.search(text)
+            if joined and top in IN_UNITY:
                 (own_library if name.startswith(OWN_LIBRARY) else in_unity)[name] = text
             if path.suffix == ".h" and top in LIBRARIES and not name.endswith("-inl.h"):
                 found.add(name)

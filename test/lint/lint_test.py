@@ -298,6 +298,7 @@ class Names(InTree):
                      "class Own {", "  int x() const;", "};", "int Own::x() const {", "  return 1;", "}")
         self.unnamed("collectives/a.cpp", "int one = 1;")
         self.unnamed("engine/cpu/a.cpp", "int one = 1;")
+        self.unnamed("engine/cpu/b.cpp", "int one = 1;", before=['#define HWY_TARGET_INCLUDE "engine/cpu/b.cpp"'])
         self.unnamed("engine/train/a.cpp", "using engine::Code;", "namespace fs = std::filesystem;", "int x(int one) {",
                      "  int Own = 1;", "  return one + Own;", "}", "enum class Way { one };",
                      before=["const int& one() {", "}"])
@@ -306,6 +307,11 @@ class Names(InTree):
         self.assertEqual(self.offences(), [])
         self.unnamed("bench/part.cpp", "int turns = 1;")
         self.assertEqual(len(self.offences()), 2)
+
+    def test_the_processors_sources_that_are_no_kernels_are_joined(self):
+        for name in ("a", "b"):
+            self.unnamed(f"engine/cpu/{name}.cpp", "int one = 1;")
+        self.assertEqual(len(self.offences()), 1)
 
 
 class Format(InTree):

@@ -248,7 +248,7 @@ class Bench(program.Case):
         self.good(*SMALL, "--collective", "broadcast", "--dtype", "float16", "--compare", "mpi", prefix=prefix)
 
     def test_sums_of_16_bits_are_exact_by_every_algorithm(self):
-        for dtype, op in (("float16", "sum"), ("bfloat16", "mean"), ("bfloat16", "product")):
+        for dtype, op in (("float16", "product"), ("bfloat16", "sum"), ("bfloat16", "mean")):
             found = rows(self.good(*SMALL, "--assumed", "--json", "--dtype", dtype, "--op", op, "--ranks", "5",
                                    "--algorithm", "all"))
             self.assertGreater(len(found), 3 * len(BYTES))
@@ -370,7 +370,7 @@ class Bench(program.Case):
         flags = [*SMALL, "--assumed", "--reproducible", "--algorithm", "all"]
         threads = ((), ["--ranks", "3"])
         processes = [(program.mpirun(3), [])] if program.HAVE_MPI else []
-        for dtype, op, layouts in (("float32", "sum", [threads, *processes]), ("float16", "mean", [threads])):
+        for dtype, op, layouts in (("float32", "sum", [threads]), ("float16", "mean", [threads, *processes])):
             found = {}
             for prefix, ranks in layouts:
                 for row in rows(self.good(*flags, "--dtype", dtype, "--op", op, *ranks, "--json", prefix=prefix)):

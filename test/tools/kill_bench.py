@@ -33,7 +33,7 @@ def name_of(pid):
 
 
 def shared_memory(pid):
-    """Bytes of it that a process has touched."""
+    """Bytes that a process has in memory that it shares."""
     try:
         text = pathlib.Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -68,11 +68,11 @@ class Job:
         return self.errors.read()
 
     def await_sums(self, size):
-        """Until each rank has touched more than its own input and result, `size` bytes each: those of others, in
-        the first sum."""
+        """Waits until each rank has read what others have: its own input and result take `size` bytes each, so with
+        more than both the first sum has begun."""
         begin = time.monotonic()
         while any(shared_memory(pid) < 2.25 * size for pid in self.pids.values()):
-            if self.process.poll() is not None or time.monotonic() - begin > PATIENCE:
+            if not all(map(kill_ranks.alive, self.pids.values())) or time.monotonic() - begin > PATIENCE:
                 raise SystemExit(f"no sums began:\n{self.text()}")
             time.sleep(0.005)
 

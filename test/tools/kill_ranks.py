@@ -3,9 +3,8 @@
 """Kills one rank of a training job with SIGKILL at a random moment, again and again.
 
 After each kill every process of the job must be gone within LIMIT seconds; under --enable-recovery
-a survivor must have named the rank that is missing. An mpirun that stays behind alone, after it has said that it
-could not reach a process that died while the job was starting, is a known defect of Open MPI 4.1: it is shown and
-does not count. A kill after the result was printed does not
+a survivor must have named the rank that is missing. That mpirun itself stays behind, after a death while the job was
+starting, is a known defect of Open MPI 4.1: it is reported, and once in a run it is no failure. A kill after the result was printed does not
 count: the job was over. Some kills more strike just then, while the ranks wait for each other in
 MPI_Finalize: there the launcher's SIGTERM must end the others. Then the job is started again: with the same
 number of ranks it must end with the same bits as the undisturbed run; with another number it must go
@@ -96,9 +95,9 @@ def finish(arguments, ranks, folder):
     return json.loads(done.stdout.strip().splitlines()[-1]), done.stderr
 
 
-def kill_once(arguments, folder, recovery, moment, victim):
+def kill_once(arguments, folder, recovery, moment, victim, stayed):
     """Starts a job, kills rank `victim` after `moment` seconds. Returns what went wrong, or None, and
-    whether the job was still running then."""
+    whether the job was still running then. `stayed`: mpiruns that stayed behind."""
     with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryFile("w+") as result:
         job = subprocess.Popen(command(arguments, arguments.ranks, folder, recovery),
                                stdout=result, stderr=errors)
@@ -122,10 +121,12 @@ def kill_once(arguments, folder, recovery, moment, victim):
             return None, False
         killed = time.monotonic()
         everything = [job.pid] + list(pids.values())
-        left = everything
+        left, ranks_took = everything, None
         while left and time.monotonic() - killed < 20:
             job.poll()
             left = [pid for pid in everything if alive(pid)]
+            if ranks_took is None and left in ([], [job.pid]):
+                ranks_took = time.monotonic() - killed
             time.sleep(0.005)
         took = time.monotonic() - killed
         for pid in left:
@@ -135,9 +136,12 @@ def kill_once(arguments, folder, recovery, moment, victim):
         text = errors.read()
         result.seek(0)
         over = result.read().strip() != ""
-    if took > LIMIT and left == [job.pid] and recovery and "PMIX ERROR: UNREACHABLE" in text:
+    if took > LIMIT and ranks_took is not None and ranks_took <= LIMIT and not stayed and recovery \
+            and "died while the job was starting" in text and "PMIX ERROR: UNREACHABLE" in text:
+        stayed.append(job.pid)
+        took = ranks_took
         print("    mpirun alone stayed behind, and was killed", flush=True)
-    elif took > LIMIT:
+    if took > LIMIT:
         return f"{took:.1f} s until all were gone, left {left}:\n{text}", True
     if over:
         return None, False
@@ -186,7 +190,7 @@ def main():
         return 77
     print(f"seed {arguments.seed}")
     draw = random.Random(arguments.seed)
-    bad = 0
+    bad, stayed = 0, []
     with tempfile.TemporaryDirectory() as top:
         top = pathlib.Path(top)
         begin = time.monotonic()
@@ -201,7 +205,7 @@ def main():
             moment = draw.uniform(0, whole)
             folder = top / f"kill{done}"
             shutil.rmtree(folder, ignore_errors=True)
-            wrong, hit = kill_once(arguments, folder, recovery, moment, victim)
+            wrong, hit = kill_once(arguments, folder, recovery, moment, victim, stayed)
             if not hit:
                 continue   # it had ended before
             done += 1

@@ -113,8 +113,9 @@ class Tasks(Case):
             self.saved(folder, 50)
             killed = self.kill("worker 1")
             self.until("it came back", lambda: tasks(self.job).get("worker 1", killed) != killed)
-            result, _ = self.result()
+            result, err = self.result()
             self.assertEqual(result["steps"], steps)
+            self.assertIn("it is started again, 1 of", err)
 
     def test_a_server_is_given_the_last_checkpoint(self):
         folder = self.top / "servers"

@@ -44,8 +44,8 @@ class ProgramFlags : public testing::Test {
 };
 
 TEST_F(ProgramFlags, AreReadAndTheLastCounts) {
-  EXPECT_EQ(run({"--turns", "3", "--chunks", "1,2,3", "--shapes", "1,2", "3,4", "--json", "--turns",
-                 "5", "--serve"},
+  EXPECT_EQ(run({"--turns", "3", "--chunks", "1,2", "--chunks", "3", "--shapes", "1,2", "3,4",
+                 "--json", "--turns", "5", "--serve"},
                 [] { return 9; }),
             9);
   EXPECT_EQ(turns_, 5);
@@ -62,7 +62,11 @@ TEST_F(ProgramFlags, ThatAreWrongEndTheProgramBeforeItsBody) {
                                                 {"--turn", "3"}}) {
     CaptureStderr();
     EXPECT_NE(run(words, []() -> int { throw std::logic_error("it ran"); }), 0) << words[0];
-    EXPECT_THAT(GetCapturedStderr(), HasSubstr(words[0])) << words[1];
+    const std::string said = GetCapturedStderr();
+    EXPECT_THAT(said, HasSubstr(words[0])) << words[1];
+    if (words[1] == "0") {
+      EXPECT_THAT(said, HasSubstr("not in range 1 to 10"));
+    }
   }
 }
 
@@ -78,7 +82,7 @@ TEST_F(ProgramFlags, HelpSaysTheDefaultsAndNothingOfHiddenFlags) {
   const std::string help = GetCapturedStdout();
   EXPECT_THAT(help, HasSubstr("What it does."));
   EXPECT_THAT(help, HasSubstr("7"));
-  EXPECT_THAT(help, testing::Not(HasSubstr("--serve")));
+  EXPECT_THAT(help, testing::Not(testing::AnyOf(HasSubstr("--serve"), HasSubstr("=[]"))));
 }
 
 }  // namespace program_flags_test

@@ -5,16 +5,37 @@
 
 #include <CLI/CLI.hpp>
 #include <exception>
+#include <type_traits>
 
 namespace lockstep::tools::bench {
+namespace {
+
+// Whole numbers are shown as such in what CLI11 says.
+template <class T>
+CLI::Validator range_validator(const NumberRange& range, const T&) {
+  if constexpr (std::is_integral_v<T>)
+    return CLI::Range(std::int64_t(range.least), std::int64_t(range.most));
+  return CLI::Range(range.least, range.most);
+}
+template <class T>
+CLI::Validator range_validator(const NumberRange& range, const std::vector<T>&) {
+  return range_validator(range, T{});
+}
+
+}  // namespace
 
 struct ProgramFlags::Parser {
   template <class T>
   CLI::Option* add(const std::string& name, T& value, const std::string& help,
                    const AllowedValues& allowed) {
-    CLI::Option* const option = app.add_option(name, value, help)->capture_default_str();
+    CLI::Option* const option = app.add_option(name, value, help);
+    if constexpr (std::is_arithmetic_v<T>) {
+      option->capture_default_str();
+    } else if (!value.empty()) {
+      option->capture_default_str();
+    }
     if (const auto* range = std::get_if<NumberRange>(&allowed))
-      option->check(CLI::Range(range->least, range->most));
+      option->check(range_validator(*range, value));
     if (const auto* words = std::get_if<std::vector<std::string>>(&allowed))
       option->check(CLI::IsMember(*words));
     return option;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The flags of a small program, such as a benchmark's, and its main. It keeps CLI11, which takes
-// longer to compile than such a program, out of it. Of a flag given twice the last counts; a
-// vector's values have commas or spaces between.
+// Reads the flags of a small program, such as a benchmark, and runs it. Such programs do not
+// include CLI11, which takes longer to compile than they do. Where a flag is given twice, its last
+// value counts; where it takes several, all count.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -40,8 +40,9 @@ class ProgramFlags {
   void flag(const std::string& name, bool& value, const std::string& help = {});
   void hidden_flag(const std::string& name, bool& value);  // not in --help
 
-  // Reads the command line and calls `body`. Returns the program's exit code: that of `body`, or of
-  // --help or of a flag that is wrong; where `body` throws, 1, after a line that says what.
+  // Reads the command line and calls `body`. Returns the exit code of the program: that of `body`,
+  // 0 after --help, one of CLI11 for a wrong flag, 1 where `body` throws, after a line that says
+  // what.
   int run(int argc, char** argv, const std::function<int()>& body);
 
  private:

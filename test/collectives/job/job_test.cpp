@@ -106,8 +106,8 @@ TEST(Job, ThatIsStoppedEndsTheWaitsOfItsHost) {
   });
 }
 
-// A rank may die between two calls: the next one, not begun yet, is still named. A further one of
-// the same plan hears of the death alone.
+// A rank may die between two calls. The wait of the next one names its plan; a second start of that
+// plan throws the death alone.
 TEST(Job, NamesThePlanThatStartsAfterADeath) {
   on_ranks({0, 0}, [](Job& job) {
     const auto ops = kernels();
