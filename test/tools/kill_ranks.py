@@ -4,7 +4,8 @@
 
 After each kill every process of the job must be gone within LIMIT seconds; under --enable-recovery
 a survivor must have named the rank that is missing. That mpirun itself stays behind, after a death while the job was
-starting, is a known defect of Open MPI 4.1: it is reported, and once in a run it is no failure. A kill after the result was printed does not
+starting, is a known defect of Open MPI 4.1: it is reported, and once in a run it is no failure.
+A kill after the result was printed does not
 count: the job was over. Some kills more strike just then, while the ranks wait for each other in
 MPI_Finalize: there the launcher's SIGTERM must end the others. Then the job is started again: with the same
 number of ranks it must end with the same bits as the undisturbed run; with another number it must go

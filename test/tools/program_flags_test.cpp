@@ -81,7 +81,7 @@ TEST_F(ProgramFlags, HelpSaysTheDefaultsAndNothingOfHiddenFlags) {
   EXPECT_EQ(run({"--help"}), 0);
   const std::string help = GetCapturedStdout();
   EXPECT_THAT(help, HasSubstr("What it does."));
-  EXPECT_THAT(help, HasSubstr("7"));
+  EXPECT_THAT(help, HasSubstr("=7"));
   EXPECT_THAT(help, testing::Not(testing::AnyOf(HasSubstr("--serve"), HasSubstr("=[]"))));
 }
 

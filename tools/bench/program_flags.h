@@ -13,7 +13,7 @@
 
 namespace lockstep::tools::bench {
 
-// What a value may be: anything, a number in a range, one of some words.
+// The values that a flag takes: any, numbers of a range, or one of some words.
 struct NumberRange {
   double least = 0, most = 0;
 };
