@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 
 constexpr int kRanks = 4;
 constexpr std::size_t kLength = 3 * kBlock + 5;
-constexpr std::size_t kElements = 4 * kLength + 64 * kBlock;  // gradients and scratch
+constexpr std::size_t kElements = 4 * kLength;  // gradients, or scratch
 constexpr milliseconds kDeadline{200};
 constexpr std::chrono::seconds kLimit{2};  // from the deadline until all have been told
 // Who is not let run for an answer's time is silent. Where a thread that only sleeps was kept from
