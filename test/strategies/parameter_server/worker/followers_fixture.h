@@ -3,6 +3,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -21,6 +22,7 @@
 #include "test/strategies/parameter_server/rpc/faulty_connection.h"
 #include "test/strategies/parameter_server/worker/mortal_servers.h"
 #include "test/strategies/small_job.h"
+#include "test/support/events.h"
 
 namespace lockstep::test {
 
@@ -50,10 +52,11 @@ enum class Dies : std::uint8_t { kInForward, kPushing };
 class Mortal : public strategies::ParameterServer {
  public:
   Mortal(strategies::ParameterServerOptions options, int steps, Dies where,
-         std::chrono::seconds pause = {})
+         std::atomic<int>& finished, std::chrono::seconds pause = {})
       : strategies::ParameterServer(std::move(options)),
         left_(steps),
         where_(where),
+        finished_(finished),
         pause_(pause) {}
   void before_forward(engine::Replica& replica, engine::Range range) override {
     strategies::ParameterServer::before_forward(replica, range);
@@ -64,11 +67,13 @@ class Mortal : public strategies::ParameterServer {
     if (--left_ == -3)
       std::this_thread::sleep_for(pause_);  // in the second step of an immortal one
     strategies::ParameterServer::finish(replica);
+    ++finished_;
   }
 
  private:
   std::atomic<int> left_;
   const Dies where_;
+  std::atomic<int>& finished_;  // steps
   const std::chrono::seconds pause_;
 };
 
@@ -123,7 +128,7 @@ class FollowersTest : public testing::Test {
       if (line.find("its steps go to others") != line.npos) others_go_on_ = true;
     });
     try {
-      Mortal strategy(mine, dies_after, where_,
+      Mortal strategy(mine, dies_after, where_, finished_[std::size_t(first)],
                       first == 2 ? pause_of_two_ : std::chrono::seconds(0));
       if (first == 0) door_.open(&strategy.scheduler());
       const auto shut = [&] {
@@ -162,6 +167,16 @@ class FollowersTest : public testing::Test {
     job.on_step = [pause](const auto&) { std::this_thread::sleep_for(pause); };
     return job;
   }
+  // A chief that goes on when each of so many followers has made a step.
+  Job waiting(Job job, int followers) {
+    job.on_step = [this, followers](const auto&) {
+      EXPECT_TRUE(await([&] {
+        return std::all_of(finished_.begin() + 1, finished_.begin() + 1 + followers,
+                           [](const auto& steps) { return steps > 0; });
+      }));
+    };
+    return job;
+  }
 
   const std::unique_ptr<engine::Device> device_ = engine::reference_device();
   MortalServers servers_{2, *device_, engine::DType::kFloat64};
@@ -173,6 +188,7 @@ class FollowersTest : public testing::Test {
                                                          strategies::FixedShards{2}};
   std::array<std::string, 2> cluster_ = {};
   bool synchronous_ = false;
+  std::array<std::atomic<int>, 3> finished_ = {};  // steps of each process
   Dies where_ = Dies::kPushing;
   bool slam_ = false;  // the chief says nothing at its end
   std::chrono::seconds pause_of_two_{0};
