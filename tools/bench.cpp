@@ -202,13 +202,13 @@ class BenchOfRank {
         say(bench::to_text(row, form_, rival));
       }
     }
-    if (rank_.job.rank() == 0 && !f_.plot.empty()) write_plot(rows);
+    if (rank_.job.rank() == 0 && !f_.output.plot.empty()) write_plot(rows);
   }
 
   void write_plot(const std::vector<bench::Row>& rows) const {
-    bench::write_svg(f_.plot, rows, f_.title(rank_.job.size()),
+    bench::write_svg(f_.output.plot, rows, f_.title(rank_.job.size()),
                      bench::mpi_name(setting_.task.collective));
-    f_.verbosity.written(f_.plot);
+    f_.verbosity.written(f_.output.plot);
   }
 
   // The planner's choice against those that were asked for, and it.
@@ -312,8 +312,8 @@ int run_bench(const BenchFlags& f, const Program& program) {
     bench::Task task = s.task;  // unknown names are said before the job meets
     task.host.assign(1, 0);
     bench::asked(task, f.algorithm, 1);
-    if (f.scaling) runs.emplace(scaling_runs(f, s));
-    if (processes == 1 && f.links.empty() && !f.on_devices())
+    if (f.scaling.on) runs.emplace(scaling_runs(f, s));
+    if (processes == 1 && f.scaling.links.empty() && !f.on_devices())
       bench::require_mappings(f.threads(), f.reproducible);
     return s;
   });
@@ -323,17 +323,17 @@ int run_bench(const BenchFlags& f, const Program& program) {
       {.deadline = std::chrono::seconds(f.deadline),
        .network = together([&] { return f.network.network(); }, each_host)});
   open_chief_files(session, [&] {
-    if (!f.plot.empty() && session.launch().rank == 0) require_writable(f.plot);
+    if (!f.output.plot.empty() && session.launch().rank == 0) require_writable(f.output.plot);
   });
   if (f.on_devices()) return code_of(bench_devices(f, setting, session));
   const std::chrono::seconds deadline(f.deadline);
   if (processes == 1) {
     const int threads = f.threads();
-    if (threads == 1 && f.ranks == 0 && f.links.empty() && !f.verbosity.quiet)
+    if (threads == 1 && f.ranks == 0 && f.scaling.links.empty() && !f.verbosity.quiet)
       complain(
           "one process was started, so there is one rank, and nothing to send: mpirun -n 2 starts "
           "two, --ranks 2 makes two of threads");
-    const int most = f.ranks == 0 && !f.links.empty() ? runs->ranks_of_links() : threads;
+    const int most = f.ranks == 0 && !f.scaling.links.empty() ? runs->ranks_of_links() : threads;
     return code_of(runs ? runs->threads(most, session, deadline)
                         : on_threads(f, setting, session, threads));
   }

@@ -32,10 +32,10 @@ constexpr const char* kNccl = "NCCL";
 // A device for each rank: those that are listed; all GPUs, in turn; or one for all ranks.
 Devices devices_of_ranks(const BenchFlags& f, strategies::Session& session) {
   Devices devices;
-  for (const std::string& name : f.devices) devices.push_back(&session.device(name));
+  for (const std::string& name : f.devices.each) devices.push_back(&session.device(name));
   if (!devices.empty()) return devices;
-  Devices from = f.device == "cuda" ? session.gpus() : Devices{};
-  if (from.empty()) from = {&session.device(f.device)};
+  Devices from = f.devices.all == "cuda" ? session.gpus() : Devices{};
+  if (from.empty()) from = {&session.device(f.devices.all)};
   const std::size_t ranks =
       f.ranks > 0 ? std::size_t(f.ranks) : std::max<std::size_t>(kUsualRanks, from.size());
   for (std::size_t rank = 0; rank < ranks; ++rank) devices.push_back(from[rank % from.size()]);
@@ -101,7 +101,7 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
                           .costs = calibration.topology.hosts[0].costs,
                           .nccl = nccl.get(),
                           .deadline = deadline};
-  if (f.copy) on.copied = collectives::parse_size(*f.copy);
+  if (f.devices.copy) on.copied = collectives::parse_size(*f.devices.copy);
   bench::DeviceRanks ranks(setting, on);
   const bench::Form form = f.form();
   if (form == bench::Form::kTable) print(head(devices));
@@ -126,9 +126,9 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
   if (form == bench::Form::kTable)
     print(fmt::format("# a copy within {} moves {:.1f} GB/s\n", to_string(devices[0]->id()),
                       rows.back().measured.copy_gb_s));
-  if (!f.plot.empty()) {
-    bench::write_svg(f.plot, rows, f.title(int(devices.size())), kNccl);
-    f.verbosity.written(f.plot);
+  if (!f.output.plot.empty()) {
+    bench::write_svg(f.output.plot, rows, f.title(int(devices.size())), kNccl);
+    f.verbosity.written(f.output.plot);
   }
   for (const std::string& line : verdict.lines(kNccl)) complain(line);
   return verdict.right();

@@ -34,35 +34,36 @@ std::size_t largest(const BenchFlags& f) {
 
 // Whoever gives a flag that changes nothing is told so.
 void require_effect(const BenchFlags& f) {
-  const std::pair<const char*, bool> of_sizes[] = {{"--min", f.min.has_value()},
-                                                   {"--max", f.max.has_value()},
-                                                   {"--factor", f.factor.has_value()},
+  const std::pair<const char*, bool> of_sizes[] = {{"--min", f.sizes.min.has_value()},
+                                                   {"--max", f.sizes.max.has_value()},
+                                                   {"--factor", f.sizes.factor.has_value()},
                                                    {"--warmup", f.warmup.has_value()}};
   for (const auto& [name, given] : of_sizes)
-    engine::require(!f.scaling || !given,
+    engine::require(!f.scaling.on || !given,
                     "--scaling times whole steps of --gradients, so {} has no effect: leave it out",
                     name);
-  const std::pair<const char*, bool> of_scaling[] = {{"--gradients", f.gradients.has_value()},
-                                                     {"--compute-ms", f.compute_ms.has_value()},
-                                                     {"--batch", f.batch.has_value()},
-                                                     {"--links", !f.links.empty()}};
+  const std::pair<const char*, bool> of_scaling[] = {
+      {"--gradients", f.scaling.gradients.has_value()},
+      {"--compute-ms", f.scaling.compute_ms.has_value()},
+      {"--batch", f.scaling.batch.has_value()},
+      {"--links", !f.scaling.links.empty()}};
   for (const auto& [name, given] : of_scaling)
-    engine::require(f.scaling || !given, "{} is for --scaling alone", name);
-  engine::require(f.on_devices() || !f.copy, "--copy is for --device and --devices alone");
-  engine::require(f.links.empty() || !f.assumed,
+    engine::require(f.scaling.on || !given, "{} is for --scaling alone", name);
+  engine::require(f.on_devices() || !f.devices.copy, "--copy is for --device and --devices alone");
+  engine::require(f.scaling.links.empty() || !f.assumed,
                   "--links says what things cost, so --assumed has no effect: leave it out");
 }
 
 // Ranks on devices are replicas of one process, whose steps sum gradients.
 void require_of_devices(const BenchFlags& f, const bench::Setting& s, int processes) {
-  const char* const flag = f.devices.empty() ? "--device" : "--devices";
+  const char* const flag = f.devices.each.empty() ? "--device" : "--devices";
   engine::require(processes == 1,
                   "{} times replicas of one process, and {} processes were started: start one, "
                   "without mpirun",
                   flag, processes);
-  engine::require(f.devices.empty() || f.ranks == 0,
+  engine::require(f.devices.each.empty() || f.ranks == 0,
                   "--devices gives each rank a device, so --ranks has no effect: leave it out");
-  const std::string other = f.scaling ? "scaling" : f.other();
+  const std::string other = f.scaling.on ? "scaling" : f.other();
   engine::require(other.empty(), "{} goes without --{}, which times ranks on processors alone",
                   flag, other);
   engine::require(s.task.collective == Collective::kAllReduce && f.operation() == "sum",
@@ -85,13 +86,13 @@ std::string known_algorithms() {
 
 void declare_sizes(CLI::App& app, BenchFlags& f) {
   app.option_defaults()->group("Sizes");
-  app.add_option("-b,--min,--minbytes", f.min,
+  app.add_option("-b,--min,--minbytes", f.sizes.min,
                  "smallest size of one rank's input; for all_gather of its result (default: 4KiB)")
       ->check(byte_size(1, kLargest));
-  app.add_option("-e,--max,--maxbytes", f.max, "largest size (default: 64MiB)")
+  app.add_option("-e,--max,--maxbytes", f.sizes.max, "largest size (default: 64MiB)")
       ->check(byte_size(1, kLargest))
       ->capture_default_str();
-  app.add_option("-f,--factor,--stepfactor", f.factor,
+  app.add_option("-f,--factor,--stepfactor", f.sizes.factor,
                  "factor between one size and the next (default: 2)")
       ->check(number_from(1.001, 1e6));  // less would be sizes without end
 }
@@ -139,19 +140,20 @@ void declare_measurement(CLI::App& app, BenchFlags& f) {
 
 void declare_scaling(CLI::App& app, BenchFlags& f) {
   app.option_defaults()->group("Scaling");
-  app.add_flag("--scaling", f.scaling,
+  app.add_flag("--scaling", f.scaling.on,
                "measure weak and strong scaling over 1, 2, 4, ... ranks with simulated computation "
                "and gradients");
-  app.add_option("--gradients", f.gradients,
+  app.add_option("--gradients", f.scaling.gradients,
                  "with --scaling: total size of the gradients, or resnet50 (default: resnet50)")
       ->check(byte_size(1, kLargest, 1, "resnet50"));
-  app.add_option("--compute-ms", f.compute_ms,
+  app.add_option("--compute-ms", f.scaling.compute_ms,
                  "with --scaling: computation time of one rank's step (default: 350, a V100 with "
                  "128 images in float32)")
       ->check(number_above(0, 1e6));
-  app.add_option("--batch", f.batch, "with --scaling: images of one rank's step (default: 128)")
+  app.add_option("--batch", f.scaling.batch,
+                 "with --scaling: images of one rank's step (default: 128)")
       ->check(whole_number(1, 1'000'000));
-  app.add_option("--links", f.links,
+  app.add_option("--links", f.scaling.links,
                  topology_help("with --scaling: simulate the links of this cluster, with a thread "
                                "for each rank"))
       ->check(file_name("a file or of an example"));
@@ -165,13 +167,13 @@ void declare_ranks(CLI::App& app, BenchFlags& f) {
       ->check(whole_number(0, 256))
       ->capture_default_str();
   auto* const device =
-      app.add_option("--device", f.device,
+      app.add_option("--device", f.devices.all,
                      "time replicas of this process on a device, beside NCCL: cuda:0, or cuda for "
                      "all GPUs in rotation (--ranks, default: 2, or one on each GPU)");
-  app.add_option("--devices", f.devices, "device of each replica, e.g. cuda:0,cuda:1")
+  app.add_option("--devices", f.devices.each, "device of each replica, e.g. cuda:0,cuda:1")
       ->delimiter(',')
       ->excludes(device);
-  app.add_option("--copy", f.copy,
+  app.add_option("--copy", f.devices.copy,
                  "with --device: size of the copy that gives the roofline (default: 256MiB)")
       ->check(byte_size(4096, kLargest));
 }
@@ -186,22 +188,22 @@ void declare_bench_communication(CLI::App& app, BenchFlags& f) {
 
 void declare_bench_output(CLI::App& app, BenchFlags& f) {
   app.option_defaults()->group("Output");
-  app.add_flag("--json", f.json, "print one JSON object per line instead of the table");
-  app.add_flag("--csv", f.csv, "print comma-separated values instead of the table");
-  app.add_option("--plot", f.plot, "file for a plot (SVG)")->check(file_name());
+  app.add_flag("--json", f.output.json, "print one JSON object per line instead of the table");
+  app.add_flag("--csv", f.output.csv, "print comma-separated values instead of the table");
+  app.add_option("--plot", f.output.plot, "file for a plot (SVG)")->check(file_name());
 }
 
 }  // namespace
 
 bench::Form BenchFlags::form() const {
-  return json ? bench::Form::kJson : csv ? bench::Form::kCsv : bench::Form::kTable;
+  return output.json ? bench::Form::kJson : output.csv ? bench::Form::kCsv : bench::Form::kTable;
 }
 
 bench::ScalingFlags BenchFlags::scale() const {
   bench::ScalingFlags scale;
-  scale.compute_ms = compute_ms.value_or(scale.compute_ms);
-  scale.batch = batch.value_or(scale.batch);
-  scale.links = links;
+  scale.compute_ms = scaling.compute_ms.value_or(scale.compute_ms);
+  scale.batch = scaling.batch.value_or(scale.batch);
+  scale.links = scaling.links;
   return scale;
 }
 
@@ -211,15 +213,17 @@ std::string BenchFlags::title(int count) const {
 }
 
 std::string BenchFlags::fewest() const {
-  if (min) return *min;
-  return max && collectives::parse_size(*max) < collectives::parse_size(kUsualMin) ? *max
-                                                                                   : kUsualMin;
+  if (sizes.min) return *sizes.min;
+  return sizes.max && collectives::parse_size(*sizes.max) < collectives::parse_size(kUsualMin)
+             ? *sizes.max
+             : kUsualMin;
 }
 
 std::string BenchFlags::most() const {
-  if (max) return *max;
-  return min && collectives::parse_size(*min) > collectives::parse_size(kUsualMax) ? *min
-                                                                                   : kUsualMax;
+  if (sizes.max) return *sizes.max;
+  return sizes.min && collectives::parse_size(*sizes.min) > collectives::parse_size(kUsualMax)
+             ? *sizes.min
+             : kUsualMax;
 }
 
 int BenchFlags::threads() const {
@@ -227,14 +231,16 @@ int BenchFlags::threads() const {
 }
 
 std::size_t BenchFlags::gradients_bytes() const {
-  return !gradients || *gradients == "resnet50" ? 0 : collectives::parse_size(*gradients);
+  return !scaling.gradients || *scaling.gradients == "resnet50"
+             ? 0
+             : collectives::parse_size(*scaling.gradients);
 }
 
 std::vector<std::size_t> BenchFlags::counts() const {
   const std::size_t width = engine::size_of(engine::dtype_of(dtype));
   std::vector<std::size_t> all;
   for (double bytes = double(least(*this)); bytes <= double(largest(*this)) * 1.000001;
-       bytes *= factor.value_or(2)) {
+       bytes *= sizes.factor.value_or(2)) {
     const std::size_t count = std::max<std::size_t>(1, std::size_t(bytes) / width);
     if (all.empty() || all.back() != count) all.push_back(count);
   }
@@ -263,7 +269,7 @@ bench::Setting BenchFlags::setting() const {
 void BenchFlags::require_possible(int processes) const {
   const bench::Setting s = setting();
   require_effect(*this);
-  engine::require(!json || !csv, "--json and --csv: one of them");
+  engine::require(!output.json || !output.csv, "--json and --csv: one of them");
   engine::require(least(*this) <= largest(*this), "--min {} is more than --max {}", fewest(),
                   most());
   engine::require(!engine::is_integer(s.task.dtype) || !s.task.mean,
@@ -279,18 +285,18 @@ void BenchFlags::require_possible(int processes) const {
   const std::string other = this->other();
   engine::require(int(regret) + int(overlap) + int(reproducible) < 2,
                   "--regret, --overlap and --reproducible: one of them");
-  engine::require(!scaling || other.empty(), "--scaling goes without --{}", other);
-  engine::require(!scaling || (!s.mpi && plot.empty() && algorithm == "auto"),
+  engine::require(!scaling.on || other.empty(), "--scaling goes without --{}", other);
+  engine::require(!scaling.on || (!s.mpi && output.plot.empty() && algorithm == "auto"),
                   "--scaling goes without --compare, --plot and --algorithm");
-  engine::require(!scaling || s.task.collective == Collective::kAllReduce,
+  engine::require(!scaling.on || s.task.collective == Collective::kAllReduce,
                   "--scaling is of all_reduce, not of {}", collective);
-  engine::require(links.empty() || processes == 1,
+  engine::require(scaling.links.empty() || processes == 1,
                   "--links fakes those of threads of one process, and {} were started", processes);
   engine::require(other.empty() || s.task.collective == Collective::kAllReduce,
                   "--{} is of all_reduce, not of {}", other, collective);
   engine::require(other.empty() || processes > 1 || threads() > 1, "--{} needs more than one rank",
                   other);
-  engine::require(other.empty() || (!s.mpi && plot.empty()),
+  engine::require(other.empty() || (!s.mpi && output.plot.empty()),
                   "--{} goes without --compare and --plot (bench/regrets.py draws regrets)", other);
   engine::require(!reproducible || (!engine::is_integer(s.task.dtype) &&
                                     (operation() == "sum" || operation() == "mean")),

@@ -19,23 +19,38 @@ class App;
 namespace lockstep::tools {
 
 struct BenchFlags {
-  std::optional<std::string> min, max;  // else 4 KiB and 64 MiB
-  std::optional<double> factor;         // else 2
-  std::optional<int> warmup;            // else 2
-  std::optional<std::string> op;        // else sum
+  struct Sizes {
+    std::optional<std::string> min, max;  // else 4 KiB and 64 MiB
+    std::optional<double> factor;         // else 2
+  } sizes;
+
+  std::optional<int> warmup;      // else 2
+  std::optional<std::string> op;  // else sum
   std::string dtype = "float32", algorithm = "auto";
-  std::string collective = "all_reduce", check = "all", plot, compare;
+  std::string collective = "all_reduce", check = "all", compare;
   int iterations = 0, ranks = 0, deadline = 60;
-  bool json = false, csv = false, assumed = false, regret = false, overlap = false;
-  bool scaling = false, reproducible = false;
-  // Of --scaling: else those of ScalingFlags.
-  std::optional<std::string> gradients;
-  std::optional<double> compute_ms;
-  std::optional<int> batch;
-  std::string links;
-  std::optional<std::string> copy;   // of ranks on devices: else 256 MiB
-  std::string device;                // of all ranks; "cuda": all GPUs
-  std::vector<std::string> devices;  // instead: of each rank
+  bool assumed = false, regret = false, overlap = false, reproducible = false;
+
+  struct Scaling {
+    bool on = false;
+    // Else those of ScalingFlags.
+    std::optional<std::string> gradients;
+    std::optional<double> compute_ms;
+    std::optional<int> batch;
+    std::string links;
+  } scaling;
+
+  struct Devices {
+    std::optional<std::string> copy;  // of ranks on devices: else 256 MiB
+    std::string all;                  // "cuda": all GPUs
+    std::vector<std::string> each;    // instead: of each rank
+  } devices;
+
+  struct Output {
+    bool json = false, csv = false;
+    std::string plot;
+  } output;
+
   NetworkFlags network;
   Verbosity verbosity;
 
@@ -45,7 +60,7 @@ struct BenchFlags {
     return regret ? "regret" : overlap ? "overlap" : reproducible ? "reproducible" : "";
   }
   std::string operation() const { return op.value_or("sum"); }
-  bool on_devices() const { return !device.empty() || !devices.empty(); }
+  bool on_devices() const { return !devices.all.empty() || !devices.each.empty(); }
   std::string title(int count) const;  // of a picture, of so many ranks
   bench::Form form() const;
   bench::Setting setting() const;

@@ -16,10 +16,11 @@
 namespace lockstep::tools {
 
 struct DataChoice {
-  std::string data;                       // the flag
-  std::string test = {};                  // the flag: a file of test data, in Criteo's format
-  std::size_t global_batch = 1;           // examples of random data
-  std::optional<std::uint64_t> examples;  // the flag: drawn for training; else 8000, clicks 100,000
+  std::string data = {};         // the flag
+  std::string test = {};         // the flag: a file of test data, in Criteo's format
+  std::size_t global_batch = 1;  // examples of random data
+  // The flag: drawn for training; else 8000, clicks 100,000.
+  std::optional<std::uint64_t> examples = {};
   std::uint64_t seed = 1;
   std::string augment = "none";  // the flag, of training data: none, crop, flip, crop,flip
 };

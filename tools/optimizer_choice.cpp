@@ -9,15 +9,16 @@ namespace optim = engine::optim;
 using engine::require;
 
 void check_optimizer(const TrainFlags& f) {
-  const bool sgd = f.optimizer == "sgd", lars = f.optimizer == "lars";
-  require(sgd || lars || !f.momentum,
+  const TrainFlags::Optimizer& o = f.optimizer;
+  const bool sgd = o.name == "sgd", lars = o.name == "lars";
+  require(sgd || lars || !o.momentum,
           "--momentum is of sgd and lars; {} has none: leave it out, or give --optimizer sgd",
-          f.optimizer);
-  require(sgd || !f.nesterov,
-          "--nesterov is of sgd; {} has none: leave it out, or give --optimizer sgd", f.optimizer);
-  require(lars || !f.trust,
-          "--trust is of lars; this is {}: leave it out, or give --optimizer lars", f.optimizer);
-  require(!lars || f.clip == 0,
+          o.name);
+  require(sgd || !o.nesterov,
+          "--nesterov is of sgd; {} has none: leave it out, or give --optimizer sgd", o.name);
+  require(lars || !o.trust,
+          "--trust is of lars; this is {}: leave it out, or give --optimizer lars", o.name);
+  require(!lars || o.clip == 0,
           "--clip with --optimizer lars: lars makes gradients that are too long short layer by "
           "layer; leave it out");
   require(!lars || f.update != "fused",
@@ -26,16 +27,16 @@ void check_optimizer(const TrainFlags& f) {
   require(!lars || f.strategy != "parameter_server",
           "--optimizer lars needs the norms of whole weights and of their gradients at once, and "
           "parameter servers see them in parts: give another --optimizer or --strategy");
-  require(!lars || !f.decay_all,
+  require(!lars || !o.decay_all,
           "--decay-all with --optimizer lars: its biases and normalisations never decay; leave it "
           "out");
-  require(!f.decay_all || f.weight_decay > 0,
+  require(!o.decay_all || o.weight_decay > 0,
           "--decay-all without --weight-decay changes nothing: say how much");
 }
 
-optim::Optimizer choose_optimizer(const TrainFlags& f) {
+optim::Optimizer choose_optimizer(const TrainFlags::Optimizer& f) {
   const optim::Schedule schedule = optim::schedule(f.schedule);
-  if (f.optimizer == "sgd") {
+  if (f.name == "sgd") {
     return optim::sgd({.rate = f.rate.value_or(0.02),
                        .momentum = f.momentum.value_or(0.9),
                        .nesterov = f.nesterov,
@@ -44,7 +45,7 @@ optim::Optimizer choose_optimizer(const TrainFlags& f) {
                        .clip_norm = f.clip,
                        .schedule = schedule});
   }
-  if (f.optimizer == "lars") {
+  if (f.name == "lars") {
     optim::LarsOptions options;
     options.rate = f.rate.value_or(options.rate);
     options.momentum = f.momentum.value_or(options.momentum);
@@ -59,7 +60,7 @@ optim::Optimizer choose_optimizer(const TrainFlags& f) {
   options.decay_all = f.decay_all;
   options.clip_norm = f.clip;
   options.schedule = schedule;
-  return f.optimizer == "adam" ? optim::adam(options) : optim::adamw(options);
+  return f.name == "adam" ? optim::adam(options) : optim::adamw(options);
 }
 
 void smooth_labels(engine::GraphSpec& graph, double smoothing) {

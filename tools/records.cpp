@@ -29,12 +29,15 @@ constexpr std::int64_t kProfiled = 20;  // steps, where nothing else was asked f
 }  // namespace
 
 Records::Records(const TrainFlags& f, bool chief, const engine::Log& log)
-    : log_(log), folder_(f.checkpoints), log_file_(f.log), trace_file_(f.profile) {
-  if (!f.profile.empty()) profile_.emplace(f.profile_steps.value_or(kProfiled));
+    : log_(log),
+      folder_(f.files.checkpoints),
+      log_file_(f.files.log),
+      trace_file_(f.files.profile) {
+  if (!f.files.profile.empty()) profile_.emplace(f.files.profile_steps.value_or(kProfiled));
   if (!chief) return;
-  if (!f.log.empty()) events_.emplace(f.log, log);
-  if (!f.profile.empty()) trace_.emplace(f.profile);
-  if (!f.summary.empty()) summary_.emplace(f.summary, log);
+  if (!f.files.log.empty()) events_.emplace(f.files.log, log);
+  if (!f.files.profile.empty()) trace_.emplace(f.files.profile);
+  if (!f.files.summary.empty()) summary_.emplace(f.files.summary, log);
 }
 
 void Records::step(const engine::StepReport& report) {

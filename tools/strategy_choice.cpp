@@ -15,16 +15,17 @@ namespace lockstep::tools {
 namespace {
 
 strategies::ServerOptions server_options(const TrainFlags& f) {
+  const TrainFlags::Servers& servers = f.servers;
   strategies::ServerOptions options;
-  options.servers = f.servers;
-  options.updates = f.updates;
-  options.updates.bfloat16 = f.wire == "bfloat16";
-  options.updates.touched_rows = f.tables == "rows";
-  options.updates.prefetch = f.prefetch == "on";
-  options.place = f.place;
-  options.partition = f.partition;
-  options.tls = f.tls;
-  options.insecure = f.insecure;
+  options.servers = servers.number;
+  options.updates = servers.updates;
+  options.updates.bfloat16 = f.communication.wire == "bfloat16";
+  options.updates.touched_rows = servers.tables == "rows";
+  options.updates.prefetch = servers.prefetch == "on";
+  options.place = servers.place;
+  options.partition = servers.partition;
+  options.tls = servers.tls;
+  options.insecure = servers.insecure;
   return options;
 }
 
@@ -44,26 +45,26 @@ engine::LossScaling loss_scaling(const std::string& text) {
 strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   strategies::StrategyOptions options;
   options.replicas = f.replicas;
-  options.device = f.device;
-  options.devices = f.devices;
-  options.threads = f.threads;
-  if (!f.dtype.empty()) options.step.dtype = engine::dtype_of(f.dtype);
-  if (f.loss_scale) options.step.loss_scale = loss_scaling(*f.loss_scale);
-  options.step.algorithm = f.algorithm;
+  options.device = f.devices.all;
+  options.devices = f.devices.each;
+  options.threads = f.devices.threads;
+  if (!f.training.dtype.empty()) options.step.dtype = engine::dtype_of(f.training.dtype);
+  if (f.training.loss_scale) options.step.loss_scale = loss_scaling(*f.training.loss_scale);
+  options.step.algorithm = f.communication.algorithm;
   options.step.update = strategies::update_of(f.update);
-  if (f.strategy != "parameter_server" && !f.wire.empty())
-    options.step.wire = engine::dtype_of(f.wire);
-  const bool host_takes_part = f.steps_ahead == 0 || !f.profile.empty();
-  options.step.graphs = strategies::graphs_of(f.graphs);
+  if (f.strategy != "parameter_server" && !f.communication.wire.empty())
+    options.step.wire = engine::dtype_of(f.communication.wire);
+  const bool host_takes_part = f.devices.steps_ahead == 0 || !f.files.profile.empty();
+  options.step.graphs = strategies::graphs_of(f.devices.graphs);
   if (host_takes_part && options.step.graphs == strategies::Graphs::kAutomatic)
     options.step.graphs = strategies::Graphs::kOff;
-  options.step.gpu_exchange = strategies::gpu_exchange_of(f.gpu_exchange);
-  options.bind = f.bind == "auto";
+  options.step.gpu_exchange = strategies::gpu_exchange_of(f.communication.gpu_exchange);
+  options.bind = f.devices.bind == "auto";
   if (!f.kernels.empty()) options.step.kernels = engine::kernels_of(f.kernels);
   options.step.bucket_bytes = f.bucket_bytes();
   options.memory_limit = f.memory_limit_bytes();
   options.step.recompute = f.recompute;
-  options.measured = !f.assumed;
+  options.measured = !f.communication.assumed;
   options.cost_cache = collectives::cache_folder();
   if (f.deadline_seconds) {
     options.deadline = std::chrono::milliseconds(std::int64_t(*f.deadline_seconds * 1000));
@@ -86,27 +87,28 @@ std::unique_ptr<engine::Strategy> choose_strategy(const TrainFlags& f, strategie
 
 // Flags of another strategy than the one that was asked for.
 void check_servers(const TrainFlags& f) {
-  strategies::parse_placement(f.place);
-  strategies::parse_partition(f.partition);
-  const TrainFlags none;
-  const strategies::UpdateOptions& updates = f.updates;
+  const TrainFlags::Servers& servers = f.servers;
+  const TrainFlags::Servers none;
+  const strategies::UpdateOptions& updates = servers.updates;
+  strategies::parse_placement(servers.place);
+  strategies::parse_partition(servers.partition);
   if (f.strategy != "parameter_server") {
     const std::pair<const char*, bool> changed[] = {
-        {"--servers", f.servers != none.servers},
+        {"--servers", servers.number != none.number},
         {"--sync", updates.synchronous},
         {"--aggregate", updates.aggregate != none.updates.aggregate},
         {"--full-rate", !updates.scale_rate},
         {"--most-staleness", updates.most_staleness != none.updates.most_staleness},
         {"--warm-up", updates.warm_up != none.updates.warm_up},
-        {"--tables", f.tables != none.tables},
-        {"--prefetch", f.prefetch != none.prefetch},
-        {"--place", f.place != none.place},
-        {"--partition", f.partition != none.partition},
-        {"--restarts", f.restarts != none.restarts},
-        {"--insecure", f.insecure},
-        {"--tls-authority", !f.tls.authority.empty()},
-        {"--tls-certificate", !f.tls.certificate.empty()},
-        {"--tls-key", !f.tls.key.empty()}};
+        {"--tables", servers.tables != none.tables},
+        {"--prefetch", servers.prefetch != none.prefetch},
+        {"--place", servers.place != none.place},
+        {"--partition", servers.partition != none.partition},
+        {"--restarts", servers.restarts != none.restarts},
+        {"--insecure", servers.insecure},
+        {"--tls-authority", !servers.tls.authority.empty()},
+        {"--tls-certificate", !servers.tls.certificate.empty()},
+        {"--tls-key", !servers.tls.key.empty()}};
     for (const auto& [flag, is_changed] : changed)
       engine::require(!is_changed,
                       "{} applies only to --strategy parameter_server, and the strategy is {}: "
@@ -121,17 +123,19 @@ void check_servers(const TrainFlags& f) {
                                            updates.warm_up == none.updates.warm_up),
                   "--full-rate, --most-staleness and --warm-up are for asynchronous updates: with "
                   "--sync no gradient is stale, so leave them out");
-  engine::require(f.prefetch == none.prefetch || !updates.synchronous,
+  engine::require(servers.prefetch == none.prefetch || !updates.synchronous,
                   "--prefetch with --sync: its weights come when all gradients are there");
+  const TrainFlags::Communication& communication = f.communication;
+  const TrainFlags::Communication unset;
+  engine::require(communication.algorithm == unset.algorithm && f.update == TrainFlags().update &&
+                      communication.bucket == unset.bucket,
+                  "--algorithm, --update and --bucket are of an all-reduce, which parameter_server "
+                  "has not: leave them out");
   engine::require(
-      f.algorithm == none.algorithm && f.update == none.update && f.bucket == none.bucket,
-      "--algorithm, --update and --bucket are of an all-reduce, which parameter_server "
-      "has not: leave them out");
-  engine::require(
-      f.gpu_exchange == none.gpu_exchange,
+      communication.gpu_exchange == unset.gpu_exchange,
       "--gpu-exchange is of collective_all_reduce; workers of parameter_server exchange "
       "with servers: leave it out");
-  engine::require(f.graphs != "on",
+  engine::require(f.devices.graphs != "on",
                   "--graphs on: workers of parameter_server talk to servers within a step: leave "
                   "it out, or give another --strategy");
   engine::require(
@@ -139,18 +143,19 @@ void check_servers(const TrainFlags& f) {
       "--recompute saves memory of mirrored and collective_all_reduce; parameter_server "
       "does not plan it: leave it out");
   engine::require(
-      !f.loss_scale,
+      !f.training.loss_scale,
       "--loss-scale is of mirrored and collective_all_reduce: weights on servers are of "
       "32 bits; leave it out");
-  engine::require(f.clip == 0,
+  engine::require(f.optimizer.clip == 0,
                   "--clip needs the norm of all gradients, and no parameter server sees them all: "
                   "leave it out, or give another --strategy");
 }
 
 void check_device(const TrainFlags& f) {
-  std::vector<std::string> asked = f.devices.empty() ? std::vector{f.device} : f.devices;
+  std::vector<std::string> asked =
+      f.devices.each.empty() ? std::vector{f.devices.all} : f.devices.each;
   const bool automatic = asked == std::vector<std::string>{"auto"};
-  if (automatic && f.dtype.empty()) return;
+  if (automatic && f.training.dtype.empty()) return;
   const auto is_gpu = [](const engine::DeviceId& id) { return id.kind == "cuda"; };
   const bool gpus = automatic || std::ranges::any_of(asked, is_gpu, engine::parse_device_id);
   const auto devices = gpus ? engine::all_devices() : engine::host_devices();
@@ -161,13 +166,13 @@ void check_device(const TrainFlags& f) {
   }
   for (const std::string& name : asked) {
     const engine::Device& device = engine::find(devices, engine::parse_device_id(name));
-    if (f.dtype.empty() || device.supports(engine::dtype_of(f.dtype))) continue;
+    if (f.training.dtype.empty() || device.supports(engine::dtype_of(f.training.dtype))) continue;
     std::string others;
     for (const auto& other : devices)
-      if (other->supports(engine::dtype_of(f.dtype)))
+      if (other->supports(engine::dtype_of(f.training.dtype)))
         others += ", or give --device " + other->id().kind;
     engine::fail(engine::Code::kInvalid,
-                 "--dtype {}: {} has no kernels for it: give another --dtype{}", f.dtype,
+                 "--dtype {}: {} has no kernels for it: give another --dtype{}", f.training.dtype,
                  to_string(device.id()), others);
   }
 }

@@ -48,11 +48,12 @@ constexpr std::int64_t kEpochs = 6;  // where neither they nor steps were asked 
 // Where one worker makes all steps of a short run, which nobody would see from its result.
 void warn_of_warm_up(const TrainFlags& f, std::uint64_t examples, std::size_t workers,
                      const engine::Log& log) {
-  if (f.strategy != "parameter_server" || f.updates.synchronous || workers == 1) return;
-  const std::uint64_t an_epoch = (examples + f.global_batch - 1) / f.global_batch;
-  const std::int64_t steps =
-      f.steps > 0 ? f.steps : f.epochs.value_or(kEpochs) * std::int64_t(an_epoch);
-  if (steps > f.updates.warm_up) return;
+  if (f.strategy != "parameter_server" || f.servers.updates.synchronous || workers == 1) return;
+  const std::uint64_t an_epoch = (examples + f.data.global_batch - 1) / f.data.global_batch;
+  const std::int64_t steps = f.training.steps > 0
+                                 ? f.training.steps
+                                 : f.training.epochs.value_or(kEpochs) * std::int64_t(an_epoch);
+  if (steps > f.servers.updates.warm_up) return;
   log.warning(
       "all {} belong to the warm-up of one worker, so {} of {} workers have nothing to do; "
       "--warm-up 0 gives them work",
@@ -67,44 +68,43 @@ void check_together(const TrainFlags& f, int processes) {
                   processes);
   check_servers(f);
   // One for all sizes; of several the strategy knows which buckets take them.
-  const auto rules = collectives::parse_size_rules(f.algorithm);
-  engine::require(f.update != "fused" || !collectives::is_vendor_sum(f.algorithm),
-                  "--update fused: {} cannot apply an update: use --update separate", f.algorithm);
-  if (f.update == "fused" && rules == std::vector{collectives::SizeRule{f.algorithm}}) {
-    engine::require(collectives::find_algorithm(f.algorithm).updates,
+  const auto rules = collectives::parse_size_rules(f.communication.algorithm);
+  engine::require(f.update != "fused" || !collectives::is_vendor_sum(f.communication.algorithm),
+                  "--update fused: {} cannot apply an update: use --update separate",
+                  f.communication.algorithm);
+  if (f.update == "fused" &&
+      rules == std::vector{collectives::SizeRule{f.communication.algorithm}}) {
+    engine::require(collectives::find_algorithm(f.communication.algorithm).updates,
                     "--update fused: {} cannot apply an update: use --update separate, or "
                     "--algorithm direct",
-                    f.algorithm);
-    engine::require(!f.clip || f.algorithm == "direct",
+                    f.communication.algorithm);
+    engine::require(!f.optimizer.clip || f.communication.algorithm == "direct",
                     "--update fused with --clip: an update fused into {} cannot know the norm "
                     "first: use separate, or --algorithm direct",
-                    f.algorithm);
+                    f.communication.algorithm);
   }
   check_optimizer(f);
-  engine::require(f.steps == 0 || !f.epochs,
+  engine::require(f.training.steps == 0 || !f.training.epochs,
                   "--steps {} and --epochs {}: a run ends after one of them; leave the other out",
-                  f.steps, f.epochs.value_or(0));
-  engine::require(f.graphs != "on" || (f.steps_ahead > 0 && f.profile.empty()),
-                  "--graphs on: the host takes part in each step {}: leave one of them out",
-                  f.steps_ahead == 0 ? "with --steps-ahead 0" : "that --profile records");
-  engine::require(!f.profile_steps || !f.profile.empty(),
+                  f.training.steps, f.training.epochs.value_or(0));
+  engine::require(
+      f.devices.graphs != "on" || (f.devices.steps_ahead > 0 && f.files.profile.empty()),
+      "--graphs on: the host takes part in each step {}: leave one of them out",
+      f.devices.steps_ahead == 0 ? "with --steps-ahead 0" : "that --profile records");
+  engine::require(!f.files.profile_steps || !f.files.profile.empty(),
                   "--profile-steps {} without --profile records nothing: name a file for the trace",
-                  f.profile_steps.value_or(0));
-  engine::require(f.every == "0" || !f.checkpoints.empty(),
+                  f.files.profile_steps.value_or(0));
+  engine::require(f.files.every == "0" || !f.files.checkpoints.empty(),
                   "--every {} without --checkpoints saves nothing: name a folder for them",
-                  f.every);
+                  f.files.every);
   check_device(f);
-}
-
-DataChoice data_choice(const TrainFlags& f) {
-  return {f.data, f.test, f.global_batch, f.examples, f.seed, f.augment};
 }
 
 // The data sets, and whether checkpoints can be kept: what depends on the files of this host.
 engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int processes) {
-  if (!f.checkpoints.empty()) {
+  if (!f.files.checkpoints.empty()) {
     std::error_code error;
-    const auto kind = std::filesystem::status(f.checkpoints, error).type();
+    const auto kind = std::filesystem::status(f.files.checkpoints, error).type();
     const bool below_a_file = error == std::errc::not_a_directory;
     if ((kind != std::filesystem::file_type::directory &&
          kind != std::filesystem::file_type::not_found) ||
@@ -112,25 +112,25 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int
       engine::fail(engine::Code::kIo,
                    "--checkpoints: {} is not a folder; name one, or one that is "
                    "still to be made",
-                   engine::brief(f.checkpoints));
+                   engine::brief(f.files.checkpoints));
     }
   }
   const double needed =
-      double(f.global_batch) * double(graph.input_shape().elements()) * sizeof(float);
+      double(f.data.global_batch) * double(graph.input_shape().elements()) * sizeof(float);
   const double there = double(collectives::available_memory());
   engine::require(needed <= there,
                   "--batch {} needs {:.1f} GiB for its inputs alone, and {:.1f} GiB are free",
-                  f.global_batch, needed / 0x1p30, there / 0x1p30);
-  engine::data::Sets sets = choose_data(data_choice(f), graph);
+                  f.data.global_batch, needed / 0x1p30, there / 0x1p30);
+  engine::data::Sets sets = choose_data(f.data, graph);
   const std::size_t here =
-      f.devices.empty() ? std::size_t(f.replicas.value_or(1)) : f.devices.size();
+      f.devices.each.empty() ? std::size_t(f.replicas.value_or(1)) : f.devices.each.size();
   const std::size_t replicas = here * std::size_t(std::max(processes, 1));
   engine::require(replicas <= sets.train->size(),
                   "{} replicas are more than all {} examples of the training data: use at most {}",
                   replicas, sets.train->size(), sets.train->size());
-  engine::require(f.global_batch <= sets.train->size(),
-                  "--batch {} is more than all {} examples of the training data", f.global_batch,
-                  sets.train->size());
+  engine::require(f.data.global_batch <= sets.train->size(),
+                  "--batch {} is more than all {} examples of the training data",
+                  f.data.global_batch, sets.train->size());
   return sets;
 }
 
@@ -180,8 +180,8 @@ int serve_task(const TrainFlags& f, const strategies::ClusterConfig& cluster,
                const std::atomic<int>& interrupt, const Log& log) {
   strategies::ServerTaskOptions options;
   options.serve.address = address_of(cluster.spec, cluster.task);
-  options.serve.tls = f.tls;
-  options.serve.insecure = f.insecure;
+  options.serve.tls = f.servers.tls;
+  options.serve.insecure = f.servers.insecure;
   options.most_bytes = f.memory_limit_bytes();
   options.life = std::chrono::milliseconds(std::int64_t(f.deadline_seconds.value_or(60) * 1000));
   options.log = log;
@@ -227,11 +227,11 @@ std::string in_brief(const std::string& explained) {
 int run_tasks(const TrainFlags& f, const Program& program, const collectives::mpi::Launch& launch) {
   together([&] { naming_the_file(program.configured, [&] { check_together(f, launch.size); }); });
   strategies::LaunchedOptions tasks;
-  tasks.servers = f.servers;
-  tasks.restarts = f.restarts;
-  tasks.interface = f.network.interface;
-  tasks.tls = f.tls;
-  tasks.insecure = f.insecure;
+  tasks.servers = f.servers.number;
+  tasks.restarts = f.servers.restarts;
+  tasks.interface = f.communication.network.interface;
+  tasks.tls = f.servers.tls;
+  tasks.insecure = f.servers.insecure;
   if (f.deadline_seconds) tasks.deadline = strategy_options(f).deadline.value();
   tasks.log = Log(fmt::format("process {}", launch.rank), f.verbosity.level());
   return strategies::run_launched_task(program.argv, tasks);
@@ -240,22 +240,23 @@ int run_tasks(const TrainFlags& f, const Program& program, const collectives::mp
 engine::FitOptions fit_options(const TrainFlags& f, const engine::data::Sets& sets,
                                const std::atomic<int>& interrupt) {
   engine::FitOptions fit;
-  fit.epochs = f.epochs.value_or(kEpochs);
-  fit.steps = f.steps;
-  fit.global_batch = f.global_batch;
-  fit.accumulate = f.accumulate;
-  fit.steps_ahead = f.steps_ahead;
-  fit.steps_per_execution = f.steps_per_execution;
-  fit.checkpoints = f.checkpoints;
-  const Interval every = interval_of(f.every).value();
+  fit.epochs = f.training.epochs.value_or(kEpochs);
+  fit.steps = f.training.steps;
+  fit.global_batch = f.data.global_batch;
+  fit.accumulate = f.training.accumulate;
+  fit.steps_ahead = f.devices.steps_ahead;
+  fit.steps_per_execution = f.training.steps_per_execution;
+  fit.checkpoints = f.files.checkpoints;
+  const Interval every = interval_of(f.files.every).value();
   fit.every = every.steps;
   fit.every_seconds = every.seconds;
-  fit.keep = f.keep;
-  fit.notes = data_notes(data_choice(f));
+  fit.keep = f.files.keep;
+  fit.notes = data_notes(f.data);
   // A synchronous job goes on from its last checkpoint where a server has come back empty.
-  if (f.strategy == "parameter_server" && !f.checkpoints.empty()) fit.retries = f.restarts;
+  if (f.strategy == "parameter_server" && !f.files.checkpoints.empty())
+    fit.retries = f.servers.restarts;
   fit.test = sets.test.get();
-  fit.evaluate_every = f.evaluate_every;
+  fit.evaluate_every = f.training.evaluate_every;
   fit.interrupt = &interrupt;
   return fit;
 }
@@ -291,7 +292,7 @@ class Reports {
     fit.on_checkpoint = [this](std::int64_t step) {
       records_.checkpoint(step);
       if (f_.verbosity.verbose)
-        progress_.say(fmt::format("saved step {} in {}", step, f_.checkpoints));
+        progress_.say(fmt::format("saved step {} in {}", step, f_.files.checkpoints));
     };
   }
 
@@ -304,10 +305,10 @@ class Reports {
     records_.close(strategy);
     for (const std::string& file : records_.files()) f_.verbosity.written(file);
     if (history.interrupted != 0) {
-      progress_.say(f_.checkpoints.empty()
+      progress_.say(f_.files.checkpoints.empty()
                         ? fmt::format("stopped by a signal after step {}", history.steps)
                         : fmt::format("stopped by a signal; saved step {} in {}", history.steps,
-                                      f_.checkpoints));
+                                      f_.files.checkpoints));
     }
     if (chief_ && f_.json) {
       print(train_result(f_, strategy_, history).dump() + "\n");
@@ -324,9 +325,9 @@ class Reports {
   void begin() {
     for (const std::string& warning : sets_.warnings) log_.warning("{}", warning);
     progress_.say(fmt::format("{} on {}", f_.model, sets_.train->describe()));
-    if (!sets_.test && f_.data != "random") {
+    if (!sets_.test && f_.data.data != "random") {
       progress_.say(fmt::format(
-          "there will be no test accuracy, because {} has no test data: {}", f_.data,
+          "there will be no test accuracy, because {} has no test data: {}", f_.data.data,
           sets_.test_files.empty() ? "name a file of them with --test" : sets_.test_files));
     }
     progress_.say(f_.verbosity.verbose ? strategy_.explain() : in_brief(strategy_.explain()));
@@ -343,11 +344,11 @@ class Reports {
 };
 
 void warn_of_idle_replicas(const TrainFlags& f, std::size_t replicas, const Log& log) {
-  if (f.global_batch >= replicas) return;
+  if (f.data.global_batch >= replicas) return;
   log.warning(
       "--batch {} has no example for {} of the {} replicas, which idle: use --batch {} or more, "
       "or fewer replicas",
-      f.global_batch, replicas - f.global_batch, replicas, replicas);
+      f.data.global_batch, replicas - f.data.global_batch, replicas, replicas);
 }
 
 int train(const TrainFlags& given, const Program& program) {
@@ -378,22 +379,23 @@ int train(const TrainFlags& given, const Program& program) {
     check_together(f, launch.size);
     engine::GraphSpec model =
         models::build(f.model, {.synchronised = f.batch_norm == "synchronised"});
-    smooth_labels(model, f.label_smoothing);
+    smooth_labels(model, f.training.label_smoothing);
     return model;
   });
-  const engine::optim::Optimizer rule = flags([&] { return choose_optimizer(f); });
+  const engine::optim::Optimizer rule = flags([&] { return choose_optimizer(f.optimizer); });
   const strategies::StrategyOptions options = flags([&] { return strategy_options(f); });
   const bool each_host = true;
-  const collectives::Network between_hosts = flags([&] { return f.network.network(); }, each_host);
+  const collectives::Network between_hosts =
+      flags([&] { return f.communication.network.network(); }, each_host);
   const engine::data::Sets sets = flags([&] { return data(f, graph, launch.size); }, each_host);
 
   strategies::Session session(program.argc, program.argv,
                               {.deadline = options.deadline.value_or(std::chrono::seconds(60)),
                                .network = between_hosts,
                                .launched = !cluster,
-                               .gpus = {.memory_fraction = f.memory_fraction,
+                               .gpus = {.memory_fraction = f.devices.memory_fraction,
                                         .memory_bytes = f.gpu_memory_bytes(),
-                                        .tf32 = f.tf32 == "on",
+                                        .tf32 = f.devices.tf32 == "on",
                                         .plan_cache = collectives::cache_folder(),
                                         .log = log},
                                .log = log});
@@ -406,7 +408,7 @@ int train(const TrainFlags& given, const Program& program) {
     warn_of_warm_up(f, sets.train->size(), std::size_t(membership.size), log);
   }
   engine::TrainerOptions trainer_options;
-  trainer_options.seed = f.seed;
+  trainer_options.seed = f.data.seed;
   trainer_options.model = f.model;
   trainer_options.log = log;
   engine::Trainer trainer(*strategy, std::move(graph), rule, trainer_options);

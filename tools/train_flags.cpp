@@ -84,7 +84,7 @@ void declare_model(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
 }
 
-void declare_data(CLI::App& app, TrainFlags& f) {
+void declare_data(CLI::App& app, DataChoice& f) {
   app.option_defaults()->group("Data");
   app.add_option("--data", f.data,
                  "folder of IDX files (MNIST and its family) or of CIFAR-10's .bin files; a file "
@@ -110,48 +110,49 @@ void declare_data(CLI::App& app, TrainFlags& f) {
 
 void declare_training(CLI::App& app, TrainFlags& f) {
   app.option_defaults()->group("Training");
-  app.add_option("--batch,--batch-size", f.global_batch,
+  app.add_option("--batch,--batch-size", f.data.global_batch,
                  "global batch size: examples of a step, over all replicas")
       ->check(whole_number(1, kMostWhole))
       ->capture_default_str();
-  app.add_option("--epochs", f.epochs,
+  app.add_option("--epochs", f.training.epochs,
                  "passes over the training data, those before a restart included (default: 6)")
       ->check(whole_number(0, kMostWhole));
-  app.add_option("--steps", f.steps, "number of steps instead of --epochs; 0: use --epochs")
+  app.add_option("--steps", f.training.steps,
+                 "number of steps instead of --epochs; 0: use --epochs")
       ->check(whole_number(0, kMostWhole))
       ->capture_default_str();
-  app.add_option("--accumulate", f.accumulate, "micro-batches per replica and step")
+  app.add_option("--accumulate", f.training.accumulate, "micro-batches per replica and step")
       ->check(whole_number(1, kMostWhole))
       ->capture_default_str();
-  app.add_option("--label-smoothing", f.label_smoothing,
+  app.add_option("--label-smoothing", f.training.label_smoothing,
                  "part of each training label that is spread over all classes, at least 0 and "
                  "below 1, e.g. 0.1; the test loss uses the labels as they are")
       ->capture_default_str();
-  app.add_option("--eval", f.evaluate_every,
+  app.add_option("--eval", f.training.evaluate_every,
                  "epochs between evaluations of the test data; 0: only at the end")
       ->check(whole_number(0, kMostWhole))
       ->capture_default_str();
   app.add_option(
-         "--dtype", f.dtype,
+         "--dtype", f.training.dtype,
          "type of weights, gradients and activations; bfloat16 and float16 keep float32 master "
          "weights; float16 needs --device cuda, float64 needs --device reference (default: the "
          "device's preferred type)")
       ->check(one_of({"float32", "float64", "bfloat16", "float16"}));
   app.add_option(
-         "--loss-scale", f.loss_scale,
+         "--loss-scale", f.training.loss_scale,
          "factor of the loss in backward, or dynamic, which halves it after a step with "
          "gradients that are not finite (this step is skipped) and doubles it after 2000 other "
          "steps (default: the checkpoint's; else dynamic for float16, and none for other types)")
       ->type_name("TEXT:a number alone: the factor");
-  app.add_option("--steps-per-execution", f.steps_per_execution,
+  app.add_option("--steps-per-execution", f.training.steps_per_execution,
                  "steps that are reported together; replicas exchange their losses once for them")
       ->check(whole_number(1, kMostWhole))
       ->capture_default_str();
 }
 
-void declare_optimizer(CLI::App& app, TrainFlags& f) {
+void declare_optimizer(CLI::App& app, TrainFlags::Optimizer& f) {
   app.option_defaults()->group("Optimizer");
-  app.add_option("--optimizer", f.optimizer, "optimizer")
+  app.add_option("--optimizer", f.name, "optimizer")
       ->check(one_of({"sgd", "adam", "adamw", "lars"}))
       ->capture_default_str();
   app.add_option("--rate,--lr,--learning-rate", f.rate,
@@ -205,9 +206,9 @@ void declare_strategy(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
 }
 
-void declare_servers(CLI::App& app, TrainFlags& f) {
+void declare_servers(CLI::App& app, TrainFlags::Servers& f) {
   app.option_defaults()->group("Parameter servers (--strategy parameter_server)");
-  app.add_option("--servers", f.servers, "servers that keep the variables")
+  app.add_option("--servers", f.number, "servers that keep the variables")
       ->check(whole_number(1, kMostReplicas))
       ->capture_default_str();
   app.add_flag("--sync", f.updates.synchronous, "each update waits for all workers");
@@ -249,7 +250,7 @@ void declare_servers(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
 }
 
-void declare_communication(CLI::App& app, TrainFlags& f) {
+void declare_communication(CLI::App& app, TrainFlags::Communication& f) {
   app.option_defaults()->group("Communication");
   app.add_option("--algorithm", f.algorithm, "all-reduce algorithm, or algorithms by bucket size")
       ->check(algorithms())
@@ -272,15 +273,15 @@ void declare_communication(CLI::App& app, TrainFlags& f) {
   declare(app, f.network);
 }
 
-void declare_devices(CLI::App& app, TrainFlags& f) {
+void declare_devices(CLI::App& app, TrainFlags::Devices& f) {
   app.option_defaults()->group("Devices");
   auto* const device =
-      app.add_option("--device", f.device,
+      app.add_option("--device", f.all,
                      "device of all replicas: auto (GPUs if every process can use one, else cpu), "
                      "cpu, cuda (the GPUs of this host, shared by its processes), cuda:N, or "
                      "reference (exact, slow)")
           ->capture_default_str();
-  app.add_option("--devices", f.devices,
+  app.add_option("--devices", f.each,
                  "device of each replica of this process, e.g. cuda:0,cuda:1; a device may be "
                  "named several times")
       ->delimiter(',')
@@ -317,7 +318,7 @@ void declare_devices(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
 }
 
-void declare_checkpoints(CLI::App& app, TrainFlags& f) {
+void declare_checkpoints(CLI::App& app, TrainFlags::Files& f) {
   app.option_defaults()->group("Checkpoints");
   app.add_option("--checkpoints", f.checkpoints,
                  "folder of checkpoints: resume from the newest one, and save there")
@@ -333,15 +334,16 @@ void declare_checkpoints(CLI::App& app, TrainFlags& f) {
 void declare_output(CLI::App& app, TrainFlags& f) {
   app.option_defaults()->group("Output");
   app.add_option(
-         "--log", f.log,
+         "--log", f.files.log,
          "file of JSON lines, one for each step, evaluation and checkpoint; they are appended")
       ->check(file_name());
-  app.add_option("--summary", f.summary, "folder for a TensorBoard event file of scalars by step")
+  app.add_option("--summary", f.files.summary,
+                 "folder for a TensorBoard event file of scalars by step")
       ->check(file_name("a folder"));
-  app.add_option("--profile", f.profile,
+  app.add_option("--profile", f.files.profile,
                  "file for a Chrome trace of some steps of all replicas; Perfetto opens it")
       ->check(file_name());
-  app.add_option("--profile-steps", f.profile_steps,
+  app.add_option("--profile-steps", f.files.profile_steps,
                  "steps in the trace of --profile; the first ten of a long run are left out "
                  "(default: 20)")
       ->check(whole_number(1, kMostProfiled));
@@ -353,11 +355,11 @@ void declare_output(CLI::App& app, TrainFlags& f) {
 }  // namespace
 
 std::size_t TrainFlags::bucket_bytes() const {
-  return collectives::parse_size(bucket, kBucketUnit);
+  return collectives::parse_size(communication.bucket, kBucketUnit);
 }
 
 std::size_t TrainFlags::gpu_memory_bytes() const {
-  return collectives::parse_size(gpu_memory);
+  return collectives::parse_size(devices.gpu_memory);
 }
 
 std::size_t TrainFlags::memory_limit_bytes() const {
@@ -366,14 +368,14 @@ std::size_t TrainFlags::memory_limit_bytes() const {
 
 void declare(CLI::App& app, TrainFlags& f) {
   declare_model(app, f);
-  declare_data(app, f);
+  declare_data(app, f.data);
   declare_training(app, f);
-  declare_optimizer(app, f);
+  declare_optimizer(app, f.optimizer);
   declare_strategy(app, f);
-  declare_servers(app, f);
-  declare_communication(app, f);
-  declare_devices(app, f);
-  declare_checkpoints(app, f);
+  declare_servers(app, f.servers);
+  declare_communication(app, f.communication);
+  declare_devices(app, f.devices);
+  declare_checkpoints(app, f.files);
   declare_output(app, f);
   declare(app, f.verbosity);
   app.add_option("--config", f.config,

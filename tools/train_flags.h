@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "strategies/grpc/tls_files.h"
 #include "strategies/parameter_server/worker/update_options.h"
+#include "tools/data_choice.h"
 #include "tools/network_flags.h"
 #include "tools/verbosity.h"
 
@@ -17,51 +19,76 @@ class App;
 
 namespace lockstep::tools {
 
+// In groups, as `--help` shows them.
 struct TrainFlags {
-  std::string model = "mnist_cnn", data, test;
+  std::string model = "mnist_cnn", batch_norm = "local", kernels = "auto";
+  bool recompute = false;
+
+  DataChoice data{.global_batch = 64};
+
+  struct Training {
+    std::optional<std::int64_t> epochs;  // where no steps are given: else 6
+    std::int64_t steps = 0;
+    int accumulate = 1;
+    double label_smoothing = 0;
+    std::int64_t evaluate_every = 1;
+    std::string dtype;
+    std::optional<std::string> loss_scale;
+    std::int64_t steps_per_execution = 1;
+  } training;
+
+  struct Optimizer {
+    std::string name = "sgd", schedule = "cosine";
+    std::optional<double> rate;      // else the optimizer's own
+    std::optional<double> momentum;  // of sgd and lars: else 0.9
+    std::optional<double> trust;     // of lars: else its own
+    double weight_decay = 0, clip = 0;
+    bool nesterov = false, decay_all = false;
+  } optimizer;
+
   std::string strategy;         // else by the number of processes
   std::optional<int> replicas;  // else one, or one a GPU of --device cuda
-  std::size_t global_batch = 64;
-  std::optional<std::int64_t> epochs;  // where no steps are given: else 6
-  std::int64_t steps = 0;
-  int accumulate = 1;
-  std::string optimizer = "sgd", schedule = "cosine";
-  std::optional<double> rate;      // else the optimizer's own
-  std::optional<double> momentum;  // of sgd and lars: else 0.9
-  std::optional<double> trust;     // of lars: else its own
-  double weight_decay = 0, clip = 0, label_smoothing = 0;
-  bool nesterov = false, decay_all = false;
-  std::uint64_t seed = 1;
-  std::optional<std::uint64_t> examples;  // of generated digits: else 8000
-  int threads = 0;
-  std::vector<std::string> devices;  // one for each replica, instead of `device` and `replicas`
-  double memory_fraction = 0.95;     // of GPUs
-  std::string tf32 = "on";
-  int steps_ahead = 1;
-  std::int64_t steps_per_execution = 1;
-  std::string device = "auto", dtype, algorithm = "auto", update = "auto", kernels = "auto",
-              bind = "auto", graphs = "auto";
-  std::optional<std::string> loss_scale;
-  NetworkFlags network;
-  std::string bucket = "0", memory_limit = "0", gpu_memory = "0";  // sizes
-  std::optional<double> deadline_seconds;                          // else the strategy's own
-  std::string config, checkpoints, log, summary, profile;
-  std::optional<std::int64_t> profile_steps;  // else 20
-  std::string every = "0";                    // steps or a time
-  std::int64_t evaluate_every = 1;
-  int keep = 3;
-  int servers = 1;  // of parameter_server, and what follows
-  strategies::UpdateOptions
-      updates;  // but for `bfloat16`: `wire`; `touched_rows`: `tables`; `prefetch`
-  std::string place = "round_robin", partition = "none", wire, tables = "rows", prefetch = "off";
-  std::string gpu_exchange = "auto";
-  strategies::grpc::TlsFiles tls;
-  bool insecure = false;
-  int restarts = 3;
-  bool recompute = false;
-  std::string batch_norm = "local", augment = "none";
-  bool assumed = false, json = false, placement = false;
+  std::string update = "auto";
+  std::optional<double> deadline_seconds;  // else the strategy's own
+  std::string memory_limit = "0";          // a size
+
+  struct Servers {  // of parameter_server
+    int number = 1;
+    // But for `bfloat16`: `wire`; `touched_rows`: `tables`; `prefetch`.
+    strategies::UpdateOptions updates;
+    std::string place = "round_robin", partition = "none", tables = "rows", prefetch = "off";
+    strategies::grpc::TlsFiles tls;
+    bool insecure = false;
+    int restarts = 3;
+  } servers;
+
+  struct Communication {
+    std::string algorithm = "auto", wire, gpu_exchange = "auto";
+    bool assumed = false;
+    std::string bucket = "0";  // a size
+    NetworkFlags network;
+  } communication;
+
+  struct Devices {
+    std::string all = "auto";
+    std::vector<std::string> each;  // one for each replica, instead of `all` and `replicas`
+    int threads = 0;
+    std::string bind = "auto", tf32 = "on", graphs = "auto";
+    double memory_fraction = 0.95;  // of GPUs
+    std::string gpu_memory = "0";   // a size
+    int steps_ahead = 1;
+  } devices;
+
+  struct Files {
+    std::string checkpoints, every = "0";  // steps or a time
+    int keep = 3;
+    std::string log, summary, profile;
+    std::optional<std::int64_t> profile_steps;  // else 20
+  } files;
+
+  bool json = false, placement = false;
   Verbosity verbosity;
+  std::string config;
 
   std::size_t bucket_bytes() const;        // 0: chosen
   std::size_t memory_limit_bytes() const;  // 0: what there is

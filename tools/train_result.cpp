@@ -65,7 +65,7 @@ nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strateg
   nlohmann::json object{{"model", f.model},
                         {"strategy", strategy.name()},
                         {"replicas", strategy.membership().size},
-                        {"batch", f.global_batch},
+                        {"batch", f.data.global_batch},
                         {"steps", history.steps},
                         {"seconds", history.seconds},
                         {"images_per_second", nullptr},

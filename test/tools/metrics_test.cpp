@@ -75,8 +75,8 @@ TEST(MetricsOfARun, TheLogHasNullAndTheSummaryNothingWhereThereIsNone) {
   for (const double accuracy : {0.75, kNone}) {
     const TemporaryFolder folder;
     tools::TrainFlags flags;
-    flags.log = folder.path() + "/log";
-    flags.summary = folder.path() + "/summary";
+    flags.files.log = folder.path() + "/log";
+    flags.files.summary = folder.path() + "/summary";
     {
       tools::Records records(flags, true, engine::Log("", engine::Log::Level::kError));
       engine::StepReport report;
@@ -84,7 +84,7 @@ TEST(MetricsOfARun, TheLogHasNullAndTheSummaryNothingWhereThereIsNone) {
       records.step(report);
       records.evaluation({0.25, accuracy, 10}, 1, 1);
     }
-    std::istringstream log(content(flags.log));
+    std::istringstream log(content(flags.files.log));
     std::string line;
     int events = 0;
     for (; std::getline(log, line); ++events) {
@@ -93,7 +93,7 @@ TEST(MetricsOfARun, TheLogHasNullAndTheSummaryNothingWhereThereIsNone) {
       EXPECT_EQ(event["accuracy"].is_null(), std::isnan(accuracy)) << line;
     }
     EXPECT_EQ(events, 2);
-    const auto file = std::filesystem::directory_iterator(flags.summary)->path();
+    const auto file = std::filesystem::directory_iterator(flags.files.summary)->path();
     const std::string summary = content(file.string());
     for (const char* tag : {"train/loss", "train/rate", "test/loss"})
       EXPECT_NE(summary.find(tag), std::string::npos) << tag;
