@@ -76,7 +76,7 @@ void reduce_alone(Mirror& m, const strategies::StepDesign& design, const engine:
   std::size_t packed = 0;  // of owned elements
   std::vector<const std::byte*> from;
   std::vector<std::byte*> to;
-  for (const std::vector<int>& stages : design.stages)
+  for (const std::vector<int>& stages : design.stages.buckets)
     for (const int stage : stages)
       for (const auto& lane : design.plan[std::size_t(stage)].plan.lanes[std::size_t(m.rank)])
         for (const collectives::Step& step : lane) {
@@ -94,10 +94,11 @@ void reduce_alone(Mirror& m, const strategies::StepDesign& design, const engine:
           a.read_ahead = m.executor().reads_ahead();
           a.epilogue = step.epilogue;
           if (step.epilogue == engine::Epilogue::kUpdate) {
-            a.rule = &rule;
-            a.state = &m.Replica::state;
-            a.weight = m.space(collectives::Space::kWeight) + step.from[0].offset * sizeof(float);
-            for (std::size_t s = 0; s < rule.slots(); ++s) a.slots[s] = m.slot(s, packed);
+            a.update.rule = &rule;
+            a.update.state = &m.Replica::state;
+            a.update.weight =
+                m.space(collectives::Space::kWeight) + step.from[0].offset * sizeof(float);
+            for (std::size_t s = 0; s < rule.slots(); ++s) a.update.slots[s] = m.slot(s, packed);
             packed += step.count;
           }
           m.kernels().reduce(a);

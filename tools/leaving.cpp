@@ -21,7 +21,7 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr std::chrono::seconds kLauncherPatience{
+constexpr std::chrono::seconds kLauncherTimeout{
     5};                                   // for the launcher, which may leave this process alone
 constexpr std::chrono::seconds kTurn{2};  // for another process, which has the same to say
 
@@ -35,13 +35,13 @@ bool one_command_line() {
 // Whether the launcher sent SIGTERM, in this time or before: it ends all at the first death, often
 // before the others find their peer gone. A thread of a library may take the signal, hence the
 // second look.
-bool wait_for_the_end(std::chrono::milliseconds patience) {
+bool wait_for_the_end(std::chrono::milliseconds timeout) {
   sigset_t end;
   sigemptyset(&end);
   sigaddset(&end, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &end, nullptr);
   const std::atomic<int>& signal = watch_signals();
-  const auto until = engine::Clock::now() + patience;
+  const auto until = engine::Clock::now() + timeout;
   while (signal != SIGTERM) {
     const timespec moment{0, 50'000'000};
     if (sigtimedwait(&end, nullptr, &moment) == SIGTERM) return true;
@@ -75,7 +75,7 @@ void leave_together(int code, const std::string& text, bool each_host) {
   const bool silent = launch.present && one_command_line() &&
                       (each_host ? launch.local_rank != 0 : launch.rank != 0);
   if (silent) {
-    wait_for_the_end(kLauncherPatience);
+    wait_for_the_end(kLauncherTimeout);
     leave(code);
   }
   complain(text);

@@ -4,7 +4,7 @@
 // Steps and bytes of each stand in collectives/README.md. Errors: Error(kInvalid) where an
 // algorithm cannot serve a request (direct across hosts). X_same names the algorithm (registry.h)
 // whose plan for a request is, step by step, that of X; empty: X's is its own. (It knows of no two
-// that are the same for some Request::turn alone.)
+// that are the same for some Request::rotation alone.)
 #pragma once
 #include <optional>
 #include <string>
@@ -33,7 +33,7 @@ struct Request {
   // rounded everywhere, the same in all. Weights of an update travel as they are. On one host it
   // changes nothing. Plain sums only.
   std::optional<DType> wire = {};
-  int turn = 0;             // who has the first slice: buckets take turns
+  int rotation = 0;         // which rank has the first slice: another for each bucket
   int root = 0;             // of a broadcast: whose numbers
   std::size_t scratch = 0;  // where this plan's scratch begins, in elements
   // Algorithms with many messages in flight cut them to about so many bytes. One call of

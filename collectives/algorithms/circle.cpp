@@ -42,11 +42,11 @@ namespace {
 // How many of the chunks of a range are not empty, in any stretch of the circle.
 class Chunks {
  public:
-  Chunks(Range range, int parts, int turn) : range_(range), parts_(parts), turn_(turn) {
+  Chunks(Range range, int parts, int rotation) : range_(range), parts_(parts), rotation_(rotation) {
     before_.push_back(0);
     for (int i = 0; i < parts; ++i) before_.push_back(before_.back() + !(*this)[i].empty());
   }
-  Range operator[](int index) const { return slice(range_, wrap(index + turn_), parts_); }
+  Range operator[](int index) const { return slice(range_, wrap(index + rotation_), parts_); }
   // Of `count` chunks from this one on.
   int filled(int first, int count) const {
     const int begin = wrap(first), whole = count / parts_, end = begin + count % parts_;
@@ -64,7 +64,7 @@ class Chunks {
  private:
   int wrap(int index) const { return (index % parts_ + parts_) % parts_; }
   Range range_;
-  int parts_, turn_;
+  int parts_, rotation_;
   std::vector<int> before_;
 };
 
@@ -107,7 +107,7 @@ class Circle::Walk {
         is_read_(circle.within(position)),
         group_(circle.at(position).group),
         range_(range),
-        chunks_(range, n_, request_.turn),
+        chunks_(range, n_, request_.rotation),
         place_(place),
         lane_(lane),
         posts_(std::size_t(circle.rounds())) {
@@ -231,7 +231,8 @@ void Circle::walk(Lane& lane, int position, Range range, const Place& place) con
 void Circle::end(Lane& lane, int position, Range last, const Place& place) const {
   if (!within(position)) return;
   const int first = within(position + 1) ? 1 : 0;
-  const int taken = Walk::arrivals(Chunks(last, parties(), request_.turn), position + 1, rounds());
+  const int taken =
+      Walk::arrivals(Chunks(last, parties(), request_.rotation), position + 1, rounds());
   lane.push_back(
       await({at(position + 1).rank}, first + (place.walks - 1) * rounds() + taken, place.lane));
 }

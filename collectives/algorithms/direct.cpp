@@ -27,7 +27,7 @@ Plan direct(const Request& request, Body body) {
   for (int me = 0; me < n; ++me) {
     Lane& lane = plan.lanes[std::size_t(me)][0];
     if (n > 1) lane = {arrive(), await(all_ranks(request), 1)};
-    const Range mine = slice(request.subject, (me + request.turn) % n, n);
+    const Range mine = slice(request.subject, (me + request.rotation) % n, n);
     if (!mine.empty()) body(lane, me, mine);
     if (n == 1) continue;
     lane.push_back(arrive());

@@ -66,7 +66,7 @@ class Leaders {
       std::vector<Party> leaders;
       for (const auto& ranks : hosts_) {
         const int n = int(ranks.size());
-        leaders.push_back({ranks[std::size_t(((s - request.turn) % n + n) % n)], ranks});
+        leaders.push_back({ranks[std::size_t(((s - request.rotation) % n + n) % n)], ranks});
       }
       Led& led = led_.emplace_back(Led{make(std::move(leaders), mine), {}});
       led.list = segments(request, mine, led.exchange->parts());

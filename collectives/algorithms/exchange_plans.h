@@ -36,7 +36,7 @@ inline constexpr int kEveryRank = std::numeric_limits<int>::max();  // as `most`
 
 // The subject is cut into slices, and each slice has one leader on each host, who acts there for
 // all ranks of its host: as many slices as the smallest host has ranks, at most `most`. With
-// request.turn the slices go round the ranks of a host, also where it has more than there are
+// request.rotation the slices go round the ranks of a host, also where it has more than there are
 // slices. The leaders of a slice are the parties of an exchange, in the order of the hosts'
 // numbers. Ranks of a host meet once before and once after all exchanges. On one host there is
 // nothing to exchange, and the plan is that of direct, in which no leader does the work of all.

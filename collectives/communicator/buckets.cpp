@@ -49,7 +49,7 @@ Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradien
         engine::dtype_of<T>(), options.operation);
     request.subject = {offset_[bucket.begin],
                        bucket.end < offset_.size() ? offset_[bucket.end] : end};
-    request.turn = int(b);
+    request.rotation = int(b);
     request.scratch = scratch;
     const Algorithm& algorithm = communicator.algorithm_for(request);
     scratch += algorithm.scratch(request);

@@ -239,17 +239,17 @@ Measured measured(Job& job, const JobIdentity& identity, const Topology& topolog
 }
 
 // Says that it takes long, if it does while this lives.
-class Patience {
+class SlowNotice {
  public:
-  explicit Patience(const CalibrationOptions& options)
+  explicit SlowNotice(const CalibrationOptions& options)
       : thread_([this, &options](const std::stop_token& stop) {
           std::unique_lock lock(mutex_);
-          over_.wait_for(lock, stop, options.patience, [] { return false; });
+          over_.wait_for(lock, stop, options.notice_after, [] { return false; });
           if (stop.stop_requested()) return;
           options.tell(
               fmt::format("costs of ranks and links are still being measured after {:g} s, as over "
                           "slow wires",
-                          std::chrono::duration<double>(options.patience).count()));
+                          std::chrono::duration<double>(options.notice_after).count()));
         }) {}
 
  private:
@@ -350,13 +350,13 @@ Calibration calibrate(Job& job, const Topology& topology, const engine::Ops& ops
                                        options.trials_alone, "its costs are measured anew");
   if (!result.cached) {
     const bool first = bootstrap.process() == 0;
-    std::optional<Patience> patience;
-    if (first && options.tell) patience.emplace(options);
+    std::optional<SlowNotice> notice;
+    if (first && options.tell) notice.emplace(options);
     const AccessOfJob access(job);
     Measured found = options.trials_alone ? tried(job, identity.mine, topology, ops, options)
                                           : measured(job, identity, topology, ops, options);
     result.topology = std::move(found.topology);
-    patience.reset();
+    notice.reset();
     result.disturbed = found.disturbed;
     if (first && found.disturbed) {
       // A start on one host says it in its explanation alone: little is lost.

@@ -32,9 +32,9 @@ struct CalibrationOptions {
   // Bytes that all ranks of a host touch at most; 0: so many that the last cache holds little.
   std::size_t most_touched = 0;
   // Told a line, once, on the first process and from a thread of its own, where measuring takes
-  // longer than `patience`: over slow wires. Must not throw.
+  // longer than `notice_after`: over slow wires. Must not throw.
   std::function<void(const std::string&)> tell = {};
-  std::chrono::milliseconds patience{2000};
+  std::chrono::milliseconds notice_after{2000};
   // Tests: what the kernel says of a rank's thread (collectives/run/processor_wait.h).
   std::function<double()> waited = seconds_without_processor;
 };

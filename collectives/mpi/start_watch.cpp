@@ -44,7 +44,7 @@ struct StartWatch::State {
       : lost(callback ? std::move(callback) : Lost([](const std::string& what) {
           leave(what, std::chrono::milliseconds(250));
         })),
-        patience(most),
+        timeout(most),
         watch([this](const PeerProcess& peer) {
           gone(fmt::format("{} (pid {})", name(peer), peer.pid));
         }) {
@@ -82,7 +82,7 @@ struct StartWatch::State {
         since = kNever;
       else if (since == kNever)
         since = Clock::now();
-      if (since != kNever && Clock::now() - since >= patience) {
+      if (since != kNever && Clock::now() - since >= timeout) {
         gone(missing(me, known));
         return;
       }
@@ -94,15 +94,15 @@ struct StartWatch::State {
 
   const Launch me = launch();
   Lost lost;
-  std::chrono::milliseconds patience;
+  std::chrono::milliseconds timeout;
   PeerWatch watch;
   std::mutex mutex;
   std::condition_variable_any stopped;
   std::jthread thread;  // last: joined first
 };
 
-StartWatch::StartWatch(Lost lost, std::chrono::milliseconds patience)
-    : state_(std::make_unique<State>(std::move(lost), patience)) {}
+StartWatch::StartWatch(Lost lost, std::chrono::milliseconds timeout)
+    : state_(std::make_unique<State>(std::move(lost), timeout)) {}
 
 StartWatch::~StartWatch() {
   release();

@@ -21,7 +21,7 @@ class StartWatch {
  public:
   // Called on a thread of the watch; by default `leave`. Must not throw.
   using Lost = std::function<void(const std::string& what)>;
-  explicit StartWatch(Lost lost = {}, std::chrono::milliseconds patience = std::chrono::seconds(1));
+  explicit StartWatch(Lost lost = {}, std::chrono::milliseconds timeout = std::chrono::seconds(1));
   ~StartWatch();  // releases
   StartWatch(const StartWatch&) = delete;
   StartWatch& operator=(const StartWatch&) = delete;

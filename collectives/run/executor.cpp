@@ -93,7 +93,7 @@ void Executor::start(int plan, const engine::StepState* step_state) {
     observer->starts(plan);
   }
   // Libraries want the same calls in the same order of all ranks: that in which plans are started.
-  if (state.vendor) state.turn = vendor_starts_++;
+  if (state.vendor) state.launch = vendor_starts_++;
   state.requested.fetch_add(1);
   wake();  // a communication thread that sleeps has something to do
 }
@@ -211,7 +211,7 @@ bool Executor::advance(PlanState& state, int plan, int lane, int& budget) {
       if (state.queued(ops_)) follow(step.ranks);
       break;
     case Action::kVendor:
-      if (state.turn != vendor_ends_) return false;
+      if (state.launch != vendor_ends_) return false;
       options_.vendor_sum(address_(state, step.to[0], state.stage->plan.dtype, 0), step.count,
                           state.stage->plan.dtype);
       break;

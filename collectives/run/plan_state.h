@@ -48,9 +48,9 @@ struct PlanState {
   std::atomic<const engine::StepState*> step_state{nullptr};
   engine::Clock::time_point began{};  // the last execution, where somebody observes
   std::vector<Cursor> cursors = {};
-  bool vendor = false;     // some step of it is a vendor's sum
-  std::uint64_t turn = 0;  // then: which of all such executions this is; all ranks agree
-  bool updates = false;    // some step of it, of any rank, is an update
+  bool vendor = false;       // some step of it is a vendor's sum
+  std::uint64_t launch = 0;  // then: which of all such executions this is; all ranks agree
+  bool updates = false;      // some step of it, of any rank, is an update
 };
 
 }  // namespace lockstep::collectives

@@ -15,7 +15,7 @@ namespace lockstep::collectives {
 UpdateArguments::UpdateArguments(int rank, const Team& team, const engine::Ops& ops,
                                  OwnedState owned)
     : rank_(rank), team_(team), ops_(ops), owned_(std::move(owned)), elements_(owned_.elements()) {
-  turns_.reserve(engine::kMostTurns);
+  boundaries_.reserve(engine::kMostBoundaries);
   const bool finds = owned_.rule != nullptr && owned_.rule->needs() != engine::Needs::kNothing;
   if (!finds || owned_.memory.factors != nullptr) return;
   engine::invariant(ops.in_host_memory(), "an update on a device without memory for its factors");
@@ -69,7 +69,7 @@ std::size_t UpdateArguments::cut(const Step& step, std::size_t at, bool joins,
   const std::size_t segment = owned_.segment(at);
   if (joins) {
     arguments.count = join(segment, at, arguments.count);
-    arguments.turns = turns_;
+    arguments.update.boundaries = boundaries_;
   } else {
     arguments.count = std::min(arguments.count, owned_.segments[segment].end - at);
   }
@@ -80,14 +80,14 @@ std::size_t UpdateArguments::cut(const Step& step, std::size_t at, bool joins,
 }
 
 // Returns how many of `count` elements from `at` on, in that segment, one call may be about; where
-// the decay turns among them becomes turns_.
+// the decay changes among them becomes boundaries_.
 std::size_t UpdateArguments::join(std::size_t segment, std::size_t at, std::size_t count) {
-  turns_.clear();
+  boundaries_.clear();
   for (; owned_.segments[segment].end < at + count; ++segment) {
     const std::size_t end = owned_.segments[segment].end - at;
     if (owned_.segments[segment].decays == owned_.segments[segment + 1].decays) continue;
-    if (turns_.size() == engine::kMostTurns) return end;
-    turns_.push_back(end);
+    if (boundaries_.size() == engine::kMostBoundaries) return end;
+    boundaries_.push_back(end);
   }
   return count;
 }
@@ -101,14 +101,14 @@ void UpdateArguments::add_update(const PlanState& plan, Cursor& cursor, const St
     return owned_.slots + (k * elements_ + cursor.owned + cursor.element) * width;
   };
   if (cursor.element == 0) cursor.owned = owned_.local(step.from[0].offset);
-  arguments.rule = owned_.rule;
-  arguments.state = plan.step_state.load(std::memory_order_relaxed);
-  arguments.weight = weight(step.from[0].offset + cursor.element, dtype);
+  arguments.update.rule = owned_.rule;
+  arguments.update.state = plan.step_state.load(std::memory_order_relaxed);
+  arguments.update.weight = weight(step.from[0].offset + cursor.element, dtype);
   for (std::size_t slot = 0; slot < owned_.rule->slots(); ++slot)
-    arguments.slots[slot] = kept(slot);
-  if (engine::has_master(dtype)) arguments.master = kept(owned_.rule->slots());
+    arguments.update.slots[slot] = kept(slot);
+  if (engine::has_master(dtype)) arguments.update.master = kept(owned_.rule->slots());
   arguments.scale = 1;
-  arguments.factors = owned_.memory.factors;
+  arguments.update.factors = owned_.memory.factors;
 }
 
 void UpdateArguments::add_segment(std::size_t segment, std::size_t at,
@@ -118,9 +118,9 @@ void UpdateArguments::add_segment(std::size_t segment, std::size_t at,
     arguments.squares_step = 2;
     return take_weight_squares(at, arguments);
   }
-  arguments.decays = owned_.segments[segment].decays;
+  arguments.update.decays = owned_.segments[segment].decays;
   if (owned_.rule->needs() == engine::Needs::kLayerNorms)
-    arguments.found_rate = owned_.memory.local_rates + segment;
+    arguments.update.found_rate = owned_.memory.local_rates + segment;
 }
 
 void UpdateArguments::take_weight_squares(std::size_t at,

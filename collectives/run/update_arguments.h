@@ -32,7 +32,7 @@ class UpdateArguments {
   // Returns whether a call may go on over segments that differ in their decay alone.
   bool joins_segments(const Step& step) const;
   // Lessens `arguments.count`, of elements from `at` on, to what one call is about, and tells where
-  // the decay turns among them. Returns the first one's segment.
+  // the decay changes among them. Returns the first one's segment.
   std::size_t cut(const Step& step, std::size_t at, bool joins, engine::ReduceArguments& arguments);
   // Adds what an update of the cursor's next elements reads and writes.
   void add_update(const PlanState& plan, Cursor& cursor, const Step& step,
@@ -50,10 +50,10 @@ class UpdateArguments {
   const Team& team_;
   const engine::Ops& ops_;
   OwnedState owned_;
-  std::size_t elements_;            // owned
-  std::vector<std::size_t> turns_;  // of the call that is being made
-  engine::Buffer own_found_;        // where OwnedState has none
-  std::uint64_t found_ = 0;         // the execution, from 1, that it was found in last
+  std::size_t elements_;                 // owned
+  std::vector<std::size_t> boundaries_;  // of the call that is being made
+  engine::Buffer own_found_;             // where OwnedState has none
+  std::uint64_t found_ = 0;              // the execution, from 1, that it was found in last
 };
 
 }  // namespace lockstep::collectives

@@ -23,7 +23,7 @@ namespace {
 using engine::Clock;
 using engine::Code;
 
-constexpr std::uint32_t kMessage = 0x4d4b534c, kFarewell = 0x454b534c, kReason = 0x524b534c,
+constexpr std::uint32_t kMessage = 0x4d4b534c, kShutdown = 0x454b534c, kReason = 0x524b534c,
                         kQuestion = 0x414b534c, kAnswer = 0x484b534c;
 constexpr std::size_t kMostControls = 8;
 constexpr std::size_t kMostRead = std::size_t(4)
@@ -47,10 +47,9 @@ Connection::Connection(Socket socket, int peer, const std::string& host, std::si
 
 Connection::~Connection() {
   if (failure_) return;
-  if (!closed_ && !pending()) {  // else the peer sees an end without a farewell
-    const FrameHeader farewell{.magic = kFarewell};
-    [[maybe_unused]] const auto sent =
-        ::send(socket_.file(), &farewell, sizeof farewell, MSG_NOSIGNAL);
+  if (!closed_ && !pending()) {  // else the peer sees an end without a shutdown message
+    const FrameHeader last{.magic = kShutdown};
+    [[maybe_unused]] const auto sent = ::send(socket_.file(), &last, sizeof last, MSG_NOSIGNAL);
   }
   ::shutdown(socket_.file(), SHUT_WR);
   drain();
@@ -316,7 +315,7 @@ bool Connection::read_all(std::vector<int>& through) {
       lose(errno);
     }
     if (got == 0) {
-      const bool whole = farewell_ && !incoming_ && header_got_ == 0;
+      const bool whole = shut_down_ && !incoming_ && header_got_ == 0;
       if (!whole) lose("connection closed");
       closed_ = true;
       if (pending()) has_left();
@@ -345,11 +344,11 @@ void Connection::take(std::size_t bytes, std::vector<int>& through) {
 // A header is whole: where does its message go?
 void Connection::begin(std::vector<int>& through) {
   header_got_ = 0;
-  if (header_.magic == kFarewell && !farewell_) {
-    farewell_ = true;
+  if (header_.magic == kShutdown && !shut_down_) {
+    shut_down_ = true;
     return;
   }
-  if (header_.magic == kReason && header_.bytes <= Transport::kMostReason && !farewell_) {
+  if (header_.magic == kReason && header_.bytes <= Transport::kMostReason && !shut_down_) {
     incoming_ = Incoming{.bytes = header_.bytes, .reason = true};
     incoming_->kept = std::make_unique_for_overwrite<std::byte[]>(header_.bytes + 1);
     incoming_->data = incoming_->kept.get();
@@ -357,14 +356,14 @@ void Connection::begin(std::vector<int>& through) {
     return;
   }
   if ((header_.magic == kQuestion || header_.magic == kAnswer) && header_.bytes == 0 &&
-      !farewell_) {
+      !shut_down_) {
     if (controls_.size() == kMostControls) controls_.erase(controls_.begin());
     controls_.emplace_back(header_.magic == kQuestion ? Transport::ControlKind::kQuestion
                                                       : Transport::ControlKind::kAnswer,
                            int(header_.tag));
     return;
   }
-  if (header_.magic != kMessage || farewell_) fail_with(no_message(who_));
+  if (header_.magic != kMessage || shut_down_) fail_with(no_message(who_));
   const int tag = int(header_.tag);
   const auto post =
       std::find_if(posts_.begin(), posts_.end(), [tag](const Post& p) { return p.tag == tag; });

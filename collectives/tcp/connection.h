@@ -125,7 +125,7 @@ class Connection {
   bool stalled_ = false;  // header_ is whole and waits for its post
   int wakes_at_ = 1;      // bytes that make the socket readable
   std::vector<std::pair<Transport::ControlKind, int>> controls_;
-  bool farewell_ = false, closed_ = false;
+  bool shut_down_ = false, closed_ = false;
   std::optional<engine::Error> failure_;
   engine::Clock::time_point next_look_{};
   bool was_silent_ = false;

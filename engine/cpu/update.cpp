@@ -28,20 +28,20 @@ UpdateFormula formula_of(const UpdateRule& rule) {
 
 // In double precision.
 UpdateTerms terms_of(const ReduceArguments& a) {
-  const UpdateRule& rule = *a.rule;
-  const double decay = a.decays ? rule.weight_decay : 0.0;
-  UpdateTerms terms{.scale = gradient_scale(a), .rate = a.state->rate, .decay = decay};
+  const UpdateRule& rule = *a.update.rule;
+  const double decay = a.update.decays ? rule.weight_decay : 0.0;
+  UpdateTerms terms{.scale = gradient_scale(a), .rate = a.update.state->rate, .decay = decay};
   terms.momentum = rule.momentum;
   terms.of_gradient = rule.nesterov ? 1 : 0;
   terms.of_velocity = rule.nesterov ? rule.momentum : 1;
-  if (rule.kind == UpdateKind::kLars) terms.rate = a.state->rate * local_rate_of(a);
+  if (rule.kind == UpdateKind::kLars) terms.rate = a.update.state->rate * local_rate_of(a);
   if (rule.kind != UpdateKind::kAdam && rule.kind != UpdateKind::kAdamW) return terms;
   const double t = double(updates_before(a)) + 1;
   terms.epsilon = rule.epsilon;
   terms.beta1 = rule.beta1, terms.beta2 = rule.beta2;
   terms.rest1 = 1 - rule.beta1, terms.rest2 = 1 - rule.beta2;
-  if (rule.kind == UpdateKind::kAdamW) terms.decay = 0, terms.shrink = a.state->rate * decay;
-  terms.rate = a.state->rate / (1 - std::pow(rule.beta1, t));
+  if (rule.kind == UpdateKind::kAdamW) terms.decay = 0, terms.shrink = a.update.state->rate * decay;
+  terms.rate = a.update.state->rate / (1 - std::pow(rule.beta1, t));
   terms.correct2 = 1 / (1 - std::pow(rule.beta2, t));
   return terms;
 }
@@ -54,9 +54,9 @@ class UpdatePieces {
         size_(size_of(a.dtype)),
         computed_(std::max(size_, sizeof(float))),
         group_shift_(std::countr_zero(kGroupBytes / computed_)),
-        slots_(a.rule->slots()) {
+        slots_(a.update.rule->slots()) {
     groups_.dtype = a.dtype;
-    groups_.formula = formula_of(*a.rule);
+    groups_.formula = formula_of(*a.update.rule);
     groups_.terms = terms_of(a);
   }
 
@@ -65,7 +65,7 @@ class UpdatePieces {
   void run(std::span<const std::byte* const> from, bool added, std::size_t at, std::size_t count) {
     from_ = from, groups_.added = added, groups_.sources = from.size(), begin_ = at;
     source_ = added ? computed_ : size_;
-    Targets all{a_.to, at * size_, a_.weight + at * size_, a_.stream};
+    Targets all{a_.to, at * size_, a_.update.weight + at * size_, a_.stream};
     const auto border = a_.stream ? elements_to_border(all, size_) : std::nullopt;
     const std::size_t lead = std::min(border.value_or(0), count);
     const std::size_t whole = (count - lead) >> group_shift_;
@@ -85,9 +85,9 @@ class UpdatePieces {
   void point(std::size_t at) {
     for (std::size_t s = 0; s < from_.size(); ++s)
       groups_.from[s] = from_[s] + (at - begin_) * source_;
-    groups_.weight = a_.weight + at * size_;
-    if (has_master(a_.dtype)) groups_.master = a_.master + at * computed_;
-    for (std::size_t s = 0; s < slots_; ++s) groups_.slots[s] = a_.slots[s] + at * computed_;
+    groups_.weight = a_.update.weight + at * size_;
+    if (has_master(a_.dtype)) groups_.master = a_.update.master + at * computed_;
+    for (std::size_t s = 0; s < slots_; ++s) groups_.slots[s] = a_.update.slots[s] + at * computed_;
   }
 
   // Less than a group, through groups in local memory.

@@ -178,14 +178,14 @@ class CudaOps final : public Ops {
   void backward_apart(bool has_dx, Data data, Gradients gradients);
   // Some kernels load 16 bytes at once without a look at the address. This looks.
   static void check_aligned(std::initializer_list<const void*> operands);
-  void thin_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
-                      Tensor dy, Tensor dw, Tensor db, bool accumulate);
+  void few_channel_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x,
+                             Tensor y, Tensor dy, Tensor dw, Tensor db, bool accumulate);
   void narrow_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor dy,
                         Tensor dw, Tensor db, bool accumulate);
   void narrow_outputs(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor w,
                       Tensor b, Tensor y, bool turned = false);
-  std::byte* fold(const StepState* state, const ConvolutionSpec& spec, Tensor x,
-                  std::size_t before);
+  std::byte* space_to_depth_images(const StepState* state, const ConvolutionSpec& spec, Tensor x,
+                                   std::size_t before);
   void weights_gradient(const StepState* state, Convolution call, Tensor x, Tensor dy, Tensor dw,
                         bool accumulate);
   void mask_gradient(const StepState* state, std::size_t columns, Activation activation, Tensor y,

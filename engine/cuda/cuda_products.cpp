@@ -3,10 +3,10 @@
 // what is left for own kernels: masks of fused ReLUs, gradients of biases.
 #include "engine/base/error.h"
 #include "engine/cuda/cuda_ops.h"
-#include "engine/cuda/folded_convolution.h"
+#include "engine/cuda/few_channel_convolution.h"
 #include "engine/cuda/kernels/column_sums.h"
 #include "engine/cuda/narrow_convolution.h"
-#include "engine/cuda/thin_convolution.h"
+#include "engine/cuda/space_to_depth_convolution.h"
 #include "engine/ops/checks.h"
 
 namespace lockstep::engine::cuda {
@@ -110,13 +110,13 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
   check_parameter(w, dtype_, spec.weights(), "weights of a convolution");
   check_parameter(b, dtype_, spec.filters, "the bias of a convolution");
   invariant(state != nullptr && x.rows() == y.rows(), "a convolution of two batches");
-  if (is_thin(spec)) {
+  if (has_few_channels(spec)) {
     check_aligned({y.data});
-    const ThinSizes sizes = thin_sizes(spec);
+    const FewChannelSizes sizes = few_channel_sizes(spec);
     const std::size_t most = std::size_t(context_->facts().multiprocessors) * kLineResidents;
     launch({.blocks = unsigned(least(x.rows() * sizes.bands(), most)), .threads = kLineThreads},
-           ThinForward{state, sizes, x.data, w.data, b.data, y.data,
-                       spec.activation == Activation::kRelu});
+           FewChannelForward{state, sizes, x.data, w.data, b.data, y.data,
+                             spec.activation == Activation::kRelu});
     return;
   }
   if (has_narrow_outputs(spec, dtype_, context_->facts().capability))
@@ -124,10 +124,11 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
   ConvolutionSpec given = spec;
   given.bias = bool(b);
   const std::byte *images = x.data, *weights = w.data;
-  if (folds(spec)) {
-    given = folded(given);
-    std::byte* const room = fold(state, spec, x, given.weights());
-    launch(grid_for(given.weights()), FoldWeights{fold_sizes(spec), w.data, room});
+  if (uses_space_to_depth(spec)) {
+    given = space_to_depth(given);
+    std::byte* const room = space_to_depth_images(state, spec, x, given.weights());
+    launch(grid_for(given.weights()),
+           SpaceToDepthWeights{space_to_depth_sizes(spec), w.data, room});
     weights = room, images = room + aligned_bytes(given.weights() * size_of(dtype_));
   }
   lane_->convolutions->run(
@@ -136,14 +137,15 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
       images, weights, b.data, y.data);
 }
 
-// Room for so many elements, and behind it, from the next multiple of 256 bytes on, the folded
+// Room for so many elements, and behind it, from the next multiple of 256 bytes on, the rearranged
 // images of x. The next call may use all of it.
-std::byte* CudaOps::fold(const StepState* state, const ConvolutionSpec& spec, Tensor x,
-                         std::size_t before) {
-  const std::size_t images = x.rows() * folded(spec).inputs(),
+std::byte* CudaOps::space_to_depth_images(const StepState* state, const ConvolutionSpec& spec,
+                                          Tensor x, std::size_t before) {
+  const std::size_t images = x.rows() * space_to_depth(spec).inputs(),
                     begin = aligned_bytes(before * size_of(dtype_));
   std::byte* const room = lane_->scratch(begin + images * size_of(dtype_));
-  launch(grid_for(images), FoldImages{state, fold_sizes(spec), x.rows(), x.data, room + begin});
+  launch(grid_for(images),
+         SpaceToDepthImages{state, space_to_depth_sizes(spec), x.rows(), x.data, room + begin});
   return room;
 }
 
@@ -155,11 +157,12 @@ void CudaOps::convolution_backward(const StepState* state, const ConvolutionSpec
   check_batch(dy, dtype_, spec.outputs(), "dy of a convolution");
   check_batch(dx, dtype_, spec.inputs(), "dx of a convolution");
   check_parameter(dw, dtype_, spec.weights(), "the gradient of weights");
-  if (is_thin(spec) && !dx) return thin_gradients(state, spec, x, y, dy, dw, db, accumulate);
+  if (has_few_channels(spec) && !dx)
+    return few_channel_gradients(state, spec, x, y, dy, dw, db, accumulate);
   mask_gradient(state, spec.outputs(), spec.activation, y, dy);
   if (dw && !is_narrow(spec, dtype_)) {
     clear_rest(state, dy);
-    if (!folds(spec)) clear_rest(state, x);
+    if (!uses_space_to_depth(spec)) clear_rest(state, x);
   }
   // Neither is part of these sums.
   ConvolutionSpec bare = spec;
@@ -188,34 +191,36 @@ void CudaOps::weights_gradient(const StepState* state, Convolution call, Tensor 
   const ConvolutionSpec spec = call.spec;
   call.pass = Convolution::Pass::kGradientOfWeights;
   call.accumulate = accumulate;
-  if (!folds(spec)) {
+  if (!uses_space_to_depth(spec)) {
     lane_->convolutions->run(lane_->stream, call, x.data, dy.data, nullptr, dw.data);
     return;
   }
-  call.spec = folded(spec);
-  std::byte* const room = fold(state, spec, x, call.spec.weights());
+  call.spec = space_to_depth(spec);
+  std::byte* const room = space_to_depth_images(state, spec, x, call.spec.weights());
   const std::byte* const images = room + aligned_bytes(call.spec.weights() * size_of(dtype_));
   if (accumulate)  // what is there, so that the sum is rounded once
-    launch(grid_for(call.spec.weights()), FoldWeights{fold_sizes(spec), dw.data, room});
+    launch(grid_for(call.spec.weights()),
+           SpaceToDepthWeights{space_to_depth_sizes(spec), dw.data, room});
   lane_->convolutions->run(lane_->stream, call, images, dy.data, nullptr, room);
-  launch(grid_for(spec.weights()), UnfoldGradient{fold_sizes(spec), room, dw.data});
+  launch(grid_for(spec.weights()), DepthToSpaceGradient{space_to_depth_sizes(spec), room, dw.data});
 }
 
-// Of all rows in use in one pass for each kThinTaps taps, of which the first has the bias besides.
-void CudaOps::thin_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x,
-                             Tensor y, Tensor dy, Tensor dw, Tensor db, bool accumulate) {
+// Of all rows in use in one pass for each kFewChannelTaps taps, of which the first has the bias
+// besides.
+void CudaOps::few_channel_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x,
+                                    Tensor y, Tensor dy, Tensor dw, Tensor db, bool accumulate) {
   check_parameter(db, dtype_, spec.filters, "the gradient of a bias");
   const bool relu = spec.activation == Activation::kRelu;
   if (relu) check_batch(y, dtype_, spec.outputs(), "y of a convolution");
   check_aligned({dy.data, relu ? y.data : nullptr});
   const std::size_t lines = dy.rows() * spec.output_height() * spec.output_width();
-  const std::size_t groups = spec.filters / kThinWidth;
-  const ThinSizes sizes = thin_sizes(spec);
-  for (unsigned tap = 0; tap < (dw ? sizes.taps() : db ? 1u : 0u); tap += kThinTaps) {
-    const Partials room = partials(lines, spec.filters, groups, kThinTaps + 1);
+  const std::size_t groups = spec.filters / kFewChannelWidth;
+  const FewChannelSizes sizes = few_channel_sizes(spec);
+  for (unsigned tap = 0; tap < (dw ? sizes.taps() : db ? 1u : 0u); tap += kFewChannelTaps) {
+    const Partials room = partials(lines, spec.filters, groups, kFewChannelTaps + 1);
     launch(sums_grid(groups, room),
-           ThinGradients{state, sizes, tap, x.data, relu ? y.data : nullptr, dy.data, room, dw.data,
-                         tap == 0 ? db.data : nullptr, accumulate});
+           FewChannelGradients{state, sizes, tap, x.data, relu ? y.data : nullptr, dy.data, room,
+                               dw.data, tap == 0 ? db.data : nullptr, accumulate});
   }
 }
 

@@ -31,18 +31,18 @@ Targets targets_of(const ReduceArguments& a) {
 UpdateTerms terms_of(const ReduceArguments& a, const StepState* state) {
   UpdateTerms terms;
   if (a.epilogue != Epilogue::kUpdate) return terms;
-  terms.rule = *a.rule;
+  terms.rule = *a.update.rule;
   terms.state = state;
   terms.scale = a.scale;
-  terms.local_rate = a.local_rate;
-  terms.decays = a.decays;
-  terms.turn_count = unsigned(a.turns.size());
-  std::copy(a.turns.begin(), a.turns.end(), terms.turns.begin());
-  terms.weight = a.weight;
-  std::copy(a.slots.begin(), a.slots.end(), terms.slots.begin());
-  terms.master = reinterpret_cast<float*>(a.master);
-  terms.factors = a.factors;
-  terms.found_rate = a.found_rate;
+  terms.local_rate = a.update.local_rate;
+  terms.decays = a.update.decays;
+  terms.boundary_count = unsigned(a.update.boundaries.size());
+  std::copy(a.update.boundaries.begin(), a.update.boundaries.end(), terms.boundaries.begin());
+  terms.weight = a.update.weight;
+  std::copy(a.update.slots.begin(), a.update.slots.end(), terms.slots.begin());
+  terms.master = reinterpret_cast<float*>(a.update.master);
+  terms.factors = a.update.factors;
+  terms.found_rate = a.update.found_rate;
   return terms;
 }
 
@@ -146,7 +146,7 @@ void CudaOps::reduce(const ReduceArguments& a) const {
   const std::scoped_lock lock(mutex_);
   const Sources from = sources_of(a);
   const Targets to = targets_of(a);
-  const StepState* const words = a.epilogue == Epilogue::kUpdate ? given(*a.state) : nullptr;
+  const StepState* const words = a.epilogue == Epilogue::kUpdate ? given(*a.update.state) : nullptr;
   const bool own = a.dtype == dtype_ && a.op == ReduceOp::kSum && !a.target;
   const bool plain = a.epilogue != Epilogue::kUpdate && a.epilogue != Epilogue::kSquares;
   // Each thread of a plain sum has the elements of one access.

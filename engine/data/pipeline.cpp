@@ -289,9 +289,9 @@ struct Pipeline::State {
         slot.error = std::current_exception();
       }
     }
-    if (!filled.wait_for(lock, options.patience, ready)) {
+    if (!filled.wait_for(lock, options.timeout, ready)) {
       fail(Code::kTimeout, "data: {} of {} examples of a batch read after {} ms ({})", slot.done,
-           slot.batch.rows(), options.patience.count(), dataset.describe());
+           slot.batch.rows(), options.timeout.count(), dataset.describe());
     }
     started = std::max(started, ++taken);
     if (slot.error) std::rethrow_exception(std::exchange(slot.error, nullptr));

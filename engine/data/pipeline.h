@@ -62,7 +62,7 @@ struct PipelineOptions {
   bool in_place = false;  // read in `take`, no threads: for measurements and tests
   BatchMemory memory = {};
   // `take` waits so long, then throws Error(kTimeout).
-  std::chrono::milliseconds patience = std::chrono::minutes(10);
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
 class Pipeline {

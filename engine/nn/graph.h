@@ -5,7 +5,7 @@
 // Order. Parameters lie in the arenas in the order in which backward finishes their gradients, each
 // aligned to 16 elements; frozen ones come last and have no gradients. So a bucket is a span of the
 // arena, and ranges are announced in ascending order, each once. Between two parameters there may
-// be a gap of zeros, which belongs to the range before it.
+// be padding of zeros, which belongs to the range before it.
 //
 // Threads: the replica's computing thread, after construction. Not copyable, not movable: tensors
 // point into it.
@@ -26,7 +26,7 @@ namespace lockstep::engine {
 struct Parameter {
   std::string name;  // "conv1.weight"
   Shape shape;       // of what lies in the arena
-  Range range;       // elements of the arena, without the gap behind it
+  Range range;       // elements of the arena, without the padding behind it
   Group group = Group::kWeight;
   bool frozen = false;
   Initial initial;
@@ -127,7 +127,7 @@ class Graph {
   // Both arenas outlive the graph; gradients holds trainable() elements, and may be null where
   // backward is never called.
   void bind(std::byte* weights, std::byte* gradients);
-  // Start values of all parameters, by (seed, name); zeros in the gaps. Into memory of the host.
+  // Start values of all parameters, by (seed, name); zeros in the padding. Into memory of the host.
   void initialise(std::uint64_t seed, std::byte* weights) const;
 
   // In memory that the ops allocated.

@@ -21,7 +21,7 @@ struct PlannedNode {
   std::vector<Shape> input_shapes;       // without rows
   std::size_t output = 0;                // the value
   std::vector<std::size_t> parameters;   // of GraphPlan::layout, in the layer's own order
-  Range range;                           // its trainable parameters, with the gap behind them
+  Range range;                           // its trainable parameters, with the padding behind them
   int point = 0;                         // its first reduction
   bool backward = false;                 // something trainable lies here or below
   std::size_t block = 0;                 // as GraphSpec::Node::block
@@ -47,7 +47,7 @@ struct GraphPlan {
   std::vector<std::size_t> storage;  // per value: the value whose memory it shares, or itself
   std::vector<bool> wanted;          // per value: its gradient is wanted
   std::vector<Parameter> layout;     // in arena order
-  std::size_t trainable = 0, parameters = 0;  // elements, with gaps
+  std::size_t trainable = 0, parameters = 0;  // elements, with padding
   std::vector<ReductionSpec> reductions;
   std::vector<Statistic> statistics;
   std::vector<Chain> chains;  // in order, none overlaps another

@@ -117,16 +117,17 @@ void check_reduce(const ReduceArguments& a, std::size_t most) {
     invariant(narrows || widens, "numbers other than float32 and bfloat16 to another type");
   }
   if (a.epilogue == Epilogue::kSquares) invariant(a.squares != nullptr, "no place for squares");
-  invariant(a.turns.empty() || a.epilogue == Epilogue::kUpdate, "a decay of sums");
+  invariant(a.update.boundaries.empty() || a.epilogue == Epilogue::kUpdate, "a decay of sums");
   if (a.epilogue != Epilogue::kUpdate) return;
-  invariant(a.turns.size() <= kMostTurns, "more turns of the decay than an update takes");
+  invariant(a.update.boundaries.size() <= kMostBoundaries,
+            "more boundaries of the decay than an update takes");
   invariant(!is_integer(a.dtype), "an update of integers");
-  invariant(!has_master(a.dtype) || a.master != nullptr, "an update without its masters");
+  invariant(!has_master(a.dtype) || a.update.master != nullptr, "an update without its masters");
   invariant(a.op == ReduceOp::kSum, "an update from something else than a sum");
-  invariant(a.rule != nullptr && a.state != nullptr && a.weight != nullptr,
+  invariant(a.update.rule != nullptr && a.update.state != nullptr && a.update.weight != nullptr,
             "an update without rule, state or weights");
-  for (std::size_t s = 0; s < a.rule->slots(); ++s) {
-    invariant(a.slots[s] != nullptr, "an update without its slots");
+  for (std::size_t s = 0; s < a.update.rule->slots(); ++s) {
+    invariant(a.update.slots[s] != nullptr, "an update without its slots");
   }
 }
 

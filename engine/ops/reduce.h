@@ -34,8 +34,8 @@ inline constexpr std::size_t kBlock = 1024;
 // Sources of a sum that are added in one pass over memory; more are added in parts.
 inline constexpr std::size_t kSummedAtOnce = 4;
 
-// Turns of the decay in one update (ReduceArguments::turns).
-inline constexpr std::size_t kMostTurns = 64;
+// Boundaries between what decays and what does not, in one update (UpdateOperands::boundaries).
+inline constexpr std::size_t kMostBoundaries = 64;
 
 // What an update keeps of each weight, in computed_in(dtype): the rule's slots, and behind them of
 // weights of 16 bits the master: the weight itself in float32, without which a step smaller than
@@ -46,6 +46,28 @@ inline bool has_master(DType weights) {
 inline std::size_t values_kept(const UpdateRule& rule, DType weights) {
   return rule.slots() + (has_master(weights) ? 1 : 0);
 }
+
+// What an update inside of a reduction reads and writes beside the gradients.
+struct UpdateOperands {
+  const UpdateRule* rule = nullptr;
+  const StepState* state = nullptr;   // rate and step
+  const std::byte* weight = nullptr;  // the old weights
+  bool decays = true;                 // whether they decay ...
+  // ... of elements from the first of these on the opposite, from the second on as before, and so
+  // on: ascending, inside of `count`, at most kMostBoundaries; none where memory is the host's.
+  std::span<const std::size_t> boundaries = {};
+  double local_rate = 1;                                  // lars: times the rate
+  std::array<std::byte*, UpdateRule::kMaxSlots> slots{};  // what the optimizer keeps
+  // Where something was found of all gradients first (engine/ops/update_factors.h): it stands
+  // instead of `scale`, of the state's step and loss scale, and, where it is given, of
+  // `local_rate`. Where it says that the step is skipped nothing is read or written.
+  const UpdateFactors* factors = nullptr;
+  const double* found_rate = nullptr;
+  // Of 16 bits: the old weights in float32, which become the new ones; those at `weight` are not
+  // read. Gradients are added, the rule applied and slots kept in float32, and nothing is rounded
+  // in between; targets get the master rounded to the nearest, of two as near the even one.
+  std::byte* master = nullptr;
+};
 
 // Of kSquares at most one block where memory is the host's, else as many elements as one likes.
 // Sources are added as a balanced tree in the order given: of n sources, the first (n + 1) / 2 and
@@ -78,41 +100,25 @@ struct ReduceArguments {
   // kScale: of the result; kUpdate: of the gradients, which are divided by the state's loss scale,
   // too.
   double scale = 1;
-  double* squares = nullptr;          // kSquares: one number for each block that begins ...
-  std::size_t squares_step = 1;       // ... and so many further on that of the next
-  const UpdateRule* rule = nullptr;   // kUpdate: ...
-  const StepState* state = nullptr;   // ... rate and step ...
-  const std::byte* weight = nullptr;  // ... the old weights ...
-  bool decays = true;                 // ... whether they decay ...
-  // ... of elements from the first of these on the opposite, from the second on as before, and so
-  // on: ascending, inside of `count`, at most kMostTurns; none where memory is the host's ...
-  std::span<const std::size_t> turns = {};
-  double local_rate = 1;                                  // ... lars: times the rate ...
-  std::array<std::byte*, UpdateRule::kMaxSlots> slots{};  // ... and what the optimizer keeps
-  // kUpdate, where something was found of all gradients first (engine/ops/update_factors.h): it
-  // stands instead of `scale`, of the state's step and loss scale, and, where it is given, of
-  // `local_rate`. Where it says that the step is skipped nothing is read or written.
-  const UpdateFactors* factors = nullptr;
-  const double* found_rate = nullptr;
-  // kUpdate of 16 bits: the old weights in float32, which become the new ones; those at `weight`
-  // are not read. Gradients are added, the rule applied and slots kept in float32, and nothing is
-  // rounded in between; targets get the master rounded to the nearest, of two as near the even one.
-  std::byte* master = nullptr;
+  double* squares = nullptr;     // kSquares: one number for each block that begins ...
+  std::size_t squares_step = 1;  // ... and so many further on that of the next
+  UpdateOperands update = {};    // kUpdate
 };
 
 // Of kUpdate, where kernels read memory of the host: what gradients are multiplied by, how many
 // updates there were before this one, lars' local rate, and whether there is no update at all.
 inline double gradient_scale(const ReduceArguments& a) {
-  return a.factors != nullptr ? a.factors->scale : a.scale / a.state->loss_scale;
+  return a.update.factors != nullptr ? a.update.factors->scale
+                                     : a.scale / a.update.state->loss_scale;
 }
 inline std::int64_t updates_before(const ReduceArguments& a) {
-  return a.factors != nullptr ? a.factors->updates : a.state->step;
+  return a.update.factors != nullptr ? a.update.factors->updates : a.update.state->step;
 }
 inline double local_rate_of(const ReduceArguments& a) {
-  return a.found_rate != nullptr ? *a.found_rate : a.local_rate;
+  return a.update.found_rate != nullptr ? *a.update.found_rate : a.update.local_rate;
 }
 inline bool is_skipped(const ReduceArguments& a) {
-  return a.factors != nullptr && a.factors->skipped;
+  return a.update.factors != nullptr && a.update.factors->skipped;
 }
 
 }  // namespace lockstep::engine

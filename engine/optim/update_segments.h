@@ -14,8 +14,8 @@ namespace lockstep::engine {
 // Whether the rule's weight decay is of this parameter.
 bool decays(const UpdateRule& rule, const Parameter& parameter);
 
-// Up to the end of what is trainable, the gap behind a parameter with it. None: all are alike, and
-// decay.
+// Up to the end of what is trainable, the padding behind a parameter with it. None: all are alike,
+// and decay.
 std::vector<UpdateSegment> update_segments(const UpdateRule& rule,
                                            const std::vector<Parameter>& layout,
                                            std::size_t trainable);

@@ -62,12 +62,12 @@ Computed<T> tree(ReduceOp op, std::span<const std::byte* const> from, std::size_
 // and of the old weights.
 template <class T>
 double updated(const ReduceArguments& a, const std::byte* weights, std::size_t i, double gradient) {
-  const UpdateRule& rule = *a.rule;
+  const UpdateRule& rule = *a.update.rule;
   const double weight = double(reinterpret_cast<const T*>(weights)[i]);
-  const auto slot = [&](std::size_t s) -> T& { return reinterpret_cast<T*>(a.slots[s])[i]; };
-  const double rate = a.state->rate;
+  const auto slot = [&](std::size_t s) -> T& { return reinterpret_cast<T*>(a.update.slots[s])[i]; };
+  const double rate = a.update.state->rate;
   double g = gradient * gradient_scale(a);
-  const double weight_decay = a.decays ? rule.weight_decay : 0.0;
+  const double weight_decay = a.update.decays ? rule.weight_decay : 0.0;
   if (rule.kind != UpdateKind::kAdamW) g += weight_decay * weight;
   if (rule.kind == UpdateKind::kSgd) {
     if (rule.momentum == 0) return weight - rate * g;
@@ -103,15 +103,15 @@ void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count
     if constexpr (sizeof(T) == 2) {
       if (a.epilogue == Epilogue::kScale) results[i] = T(sum * float(a.scale));
       if (a.epilogue == Epilogue::kUpdate) {
-        float& master = reinterpret_cast<float*>(a.master)[first + i];
-        master = float(updated<float>(a, a.master, first + i, double(sum)));
+        float& master = reinterpret_cast<float*>(a.update.master)[first + i];
+        master = float(updated<float>(a, a.update.master, first + i, double(sum)));
         results[i] = T(master);
       }
     } else {
       if (a.epilogue == Epilogue::kScale) results[i] = T(double(sum) * a.scale);
       if (a.epilogue == Epilogue::kRound) results[i] = T(float(BFloat16(sum)));
       if (a.epilogue == Epilogue::kUpdate)
-        results[i] = T(updated<T>(a, a.weight, first + i, double(sum)));
+        results[i] = T(updated<T>(a, a.update.weight, first + i, double(sum)));
     }
   }
   if (a.epilogue == Epilogue::kSquares) *a.squares = squares;

@@ -7,7 +7,7 @@
 #include "collectives/topology/machine.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"
-#include "strategies/session/gpu_deal.h"
+#include "strategies/session/gpu_assignment.h"
 
 namespace lockstep::strategies {
 
@@ -35,7 +35,8 @@ std::string why_no_gpu(Session& session, const StrategyOptions& options, GpuShar
   if (int(gpus.size()) < share.among)
     return fmt::format("{} processes of this host cannot have a GPU each: it has {}", share.among,
                        gpus.size());
-  for (const int gpu : deal_gpus({int(gpus.size()), share.number, share.among, options.replicas})) {
+  for (const int gpu :
+       assigned_gpus({int(gpus.size()), share.number, share.among, options.replicas})) {
     const std::string fault = engine::fault_of(*gpus[std::size_t(gpu)]);
     if (!fault.empty()) return fault;
   }
@@ -89,7 +90,8 @@ StrategyOptions with_devices(Session& session, StrategyOptions options, GpuShare
     return options;
   }
   std::vector<engine::Device*> mine;
-  for (const int gpu : deal_gpus({int(gpus.size()), share.number, share.among, options.replicas}))
+  for (const int gpu :
+       assigned_gpus({int(gpus.size()), share.number, share.among, options.replicas}))
     mine.push_back(gpus[std::size_t(gpu)]);
   for (const engine::Device* gpu : mine) options.devices.push_back(to_string(gpu->id()));
   session.log().info("replicas on {}", gpus_text(mine));

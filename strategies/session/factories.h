@@ -19,8 +19,8 @@ namespace lockstep::strategies {
 struct StrategyOptions {
   StepChoices step = {};
   std::optional<int> replicas = {};  // of this process; else one, or one a GPU of "cuda"
-  // Of all of them. "cuda": the GPUs of this host, which its processes share (gpu_deal.h). "auto":
-  // "cuda" where every process of the job can have a GPU that works, else "cpu".
+  // Of all of them. "cuda": the GPUs of this host, which its processes share (gpu_assignment.h).
+  // "auto": "cuda" where every process of the job can have a GPU that works, else "cpu".
   std::string device = "cpu";
   // A device for each replica instead of these two: {"cuda:0", "cuda:1"}. One may stand there more
   // than once.

@@ -66,12 +66,12 @@ class Task : public ServerTask {
         // A job that is asked to end saves first, and its chief says when it has.
         if (!asked) {
           asked = now;
-          if (heard_.ever() && silent <= kLonely && options_.farewell.count() > 0)
+          if (heard_.ever() && silent <= kLonely && options_.shutdown_timeout.count() > 0)
             options_.log.warning(
                 "asked to end, and does when the job is over, in {} s at the latest",
-                options_.farewell.count() / 1000);
+                options_.shutdown_timeout.count() / 1000);
         }
-        if (!heard_.ever() || silent > kLonely || now > *asked + options_.farewell)
+        if (!heard_.ever() || silent > kLonely || now > *asked + options_.shutdown_timeout)
           return std::nullopt;
       }
       if (now >= until) return std::nullopt;

@@ -25,7 +25,7 @@ struct ServerTaskOptions {
   // `join` fails after so long without any call, ten times as long before the first; 0: waits.
   std::chrono::milliseconds life = {};
   // What a server that is asked to end gives those that still call it, to save what it holds.
-  std::chrono::milliseconds farewell{20000};
+  std::chrono::milliseconds shutdown_timeout{20000};
   engine::Log log = engine::Log();
 };
 
@@ -38,7 +38,7 @@ class ServerTask {
   // Returns what the chief said when it said that the job is over; health checks then hear that
   // nobody serves. Nothing where `interrupt` became another number than 0 (looked at some times a
   // second; null: nobody interrupts) and nobody called for five seconds, or for longer than
-  // `farewell` after it, or `until` passed. Throws Error(kTimeout) after a silence of
+  // `shutdown_timeout` after it, or `until` passed. Throws Error(kTimeout) after a silence of
   // `life`: clients who ask for the status count as silent.
   virtual std::optional<ShardService::End> join(
       engine::Clock::time_point until = engine::Clock::time_point::max(),

@@ -24,9 +24,9 @@ ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design) {
   };
   place(Space::kGradient, blocks(graph.trainable()));
   place(Space::kWeight, blocks(graph.parameters()));
-  place(Space::kExchange, design.exchange_bytes);
-  place(Space::kScratch, design.scratch_bytes);
-  place(Space::kNorms, design.norms_bytes);
+  place(Space::kExchange, design.space.exchange_bytes);
+  place(Space::kScratch, design.space.scratch_bytes);
+  place(Space::kNorms, design.space.norms_bytes);
   return layout;
 }
 
@@ -60,7 +60,7 @@ void Mirror::open(const StepDesign& design, const engine::UpdateRule& rule, coll
   team_ = &team;
   transport_ = std::move(transport);
   graph.bind(space(Space::kWeight), space(Space::kGradient));
-  for (int stage : design.updates) {
+  for (int stage : design.stages.updates) {
     for (engine::Range range : collectives::owned(design.plan[std::size_t(stage)].plan, rank)) {
       owned_.push_back(range);
       owned_elements_ += range.size();
@@ -74,7 +74,7 @@ void Mirror::open(const StepDesign& design, const engine::UpdateRule& rule, coll
   state.rule = &rule;
   state.ranges = owned_;
   state.slots = slots_.data();
-  state.norm_blocks = design.norm_blocks;
+  state.norm_blocks = design.space.norm_blocks;
   state.segments = design.segments;
   state.memory = take_factors(rule, design);
   if (rule.scaling.dynamic) loss_scale.emplace(*own_ops, state.memory.loss_scale);
@@ -191,13 +191,13 @@ std::byte* Mirror::widened(const engine::Parameter& frozen) const {
 }
 
 std::byte* Mirror::exchange(int point) {
-  const engine::Range range = design_->points[std::size_t(point)];
+  const engine::Range range = design_->space.points[std::size_t(point)];
   return space(Space::kExchange) + range.begin * sizeof(double);
 }
 
 void Mirror::reduce(int point) {
-  const int stage = design_->reductions[std::size_t(point)];
-  for (int update : design_->updates) overlapped.reductions += !executor_->done(update);
+  const int stage = design_->stages.reductions[std::size_t(point)];
+  for (int update : design_->stages.updates) overlapped.reductions += !executor_->done(update);
   own_ops->reduce_behind_kernels();
   executor_->start(stage, nullptr);
   executor_->wait(stage);

@@ -101,10 +101,10 @@ class Designer {
       if (chosen || update_is_open()) buckets.insert(bytes);
     }
     sums.insert(buckets.begin(), buckets.end());
-    for (const Range& point : design_.points) add(point.size() * sizeof(double));
-    add(design_.statistics_range.size() * sizeof(double));
-    add(design_.metrics_range.size() * sizeof(double));
-    add(design_.gather_range.size() * sizeof(double));
+    for (const Range& point : design_.space.points) add(point.size() * sizeof(double));
+    add(design_.space.statistics.size() * sizeof(double));
+    add(design_.space.metrics.size() * sizeof(double));
+    add(design_.space.gather.size() * sizeof(double));
     add(bytes_of({0, graph_.parameters()}));
     question.sums.assign(sums.begin(), sums.end());
     question.buckets.assign(buckets.begin(), buckets.end());
@@ -337,12 +337,12 @@ class Designer {
       return range;
     };
     for (const engine::ReductionSpec& point : graph_.reductions())
-      design_.points.push_back(take(point.count));
-    design_.statistics_range =
+      design_.space.points.push_back(take(point.count));
+    design_.space.statistics =
         take(graph_.statistics().empty() ? 0 : graph_.statistics().back().range.end + 1);
-    design_.metrics_range = take(input_.totals + ranks * input_.metrics_per_rank);
-    design_.gather_range = take(ranks * input_.gather_per_rank);
-    design_.exchange_bytes = numbers * sizeof(double);
+    design_.space.metrics = take(input_.totals + ranks * input_.metrics_per_rank);
+    design_.space.gather = take(ranks * input_.gather_per_rank);
+    design_.space.exchange_bytes = numbers * sizeof(double);
   }
 
   const DesignInput& input_;

@@ -64,21 +64,26 @@ struct StepDesign {
   std::vector<std::string> algorithms;  // by bucket: names of collectives/algorithms/registry.h
   std::vector<std::string> other_algorithms;  // of the other sums, where they are none of these
 
-  collectives::StepPlan plan;            // the stages below are indices into it
-  std::vector<int> reductions;           // of layers, by point
-  std::vector<std::vector<int>> stages;  // by bucket: all that its gradients start, in this order
-  std::vector<int> updates;              // by bucket: the last of them, after which weights are new
-  int metrics = -1;                      // once a step: totals and checksums
-  int gather = -1;                       // outside of steps: everybody's numbers
-  int statistics = -1;                   // outside of steps: their sums; -1: there are none
-  int start = -1;                        // before the first step: weights of rank 0 to all
-  std::size_t step_stages = 0;           // stages before this one can be in flight at once
+  collectives::StepPlan plan;
+  struct Stages {                 // indices into `plan`
+    std::vector<int> reductions;  // of layers, by point
+    std::vector<std::vector<int>>
+        buckets;               // by bucket: all that its gradients start, in this order
+    std::vector<int> updates;  // by bucket: the last of them: then weights are new
+    int metrics = -1;          // once a step: totals and checksums
+    int gather = -1;           // outside of steps: everybody's numbers
+    int statistics = -1;       // outside of steps: their sums; -1: there are none
+    int start = -1;            // before the first step: weights of rank 0 to all
+    std::size_t of_step = 0;   // stages before this one can be in flight at once
+  } stages;
 
-  // Where things lie in the exchange space: float64 elements.
-  std::vector<engine::Range> points;                            // of reductions
-  engine::Range statistics_range, metrics_range, gather_range;  // the first: and how many count
-  std::size_t exchange_bytes = 0, scratch_bytes = 0, norms_bytes = 0;
-  std::size_t norm_blocks = 0;
+  // Where things lie in the exchange space, in float64 elements, and how large spaces are.
+  struct Layout {
+    std::vector<engine::Range> points;          // of reductions
+    engine::Range statistics, metrics, gather;  // the first: and how many count
+    std::size_t exchange_bytes = 0, scratch_bytes = 0, norms_bytes = 0;
+    std::size_t norm_blocks = 0;
+  } space;
   std::vector<engine::UpdateSegment> segments;  // of the arena (update_segments.h)
 };
 

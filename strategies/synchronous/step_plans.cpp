@@ -26,30 +26,31 @@ class PlanAssembly {
       : input_(input), choices_(choices), design_(design) {}
 
   void run() {
-    design_.norm_blocks = (input_.graph->trainable() + kBlock - 1) / kBlock;
+    design_.space.norm_blocks = (input_.graph->trainable() + kBlock - 1) / kBlock;
     design_.segments =
         update_segments(input_.rule, input_.graph->layout(), input_.graph->trainable());
-    const std::size_t norms =
-        needs_layer_norms()
-            ? collectives::OwnedState::layer_norms(design_.norm_blocks, design_.segments.size())
-            : design_.norm_blocks;
-    design_.norms_bytes = std::max<std::size_t>(1, norms) * sizeof(double);
+    const std::size_t norms = needs_layer_norms()
+                                  ? collectives::OwnedState::layer_norms(design_.space.norm_blocks,
+                                                                         design_.segments.size())
+                                  : design_.space.norm_blocks;
+    design_.space.norms_bytes = std::max<std::size_t>(1, norms) * sizeof(double);
     // Scratch of a device is not the host's: what the host adds has its own, behind the numbers.
-    if (input_.queued) scratch_ = design_.exchange_bytes / sizeof(double);
-    Plan metrics = exchange("metrics of a step", design_.metrics_range);
-    Plan gather = exchange("gather", design_.gather_range);
-    Plan statistics = exchange("statistics", design_.statistics_range);
-    if (input_.queued) design_.exchange_bytes = scratch_ * sizeof(double);
+    if (input_.queued) scratch_ = design_.space.exchange_bytes / sizeof(double);
+    Plan metrics = exchange("metrics of a step", design_.space.metrics);
+    Plan gather = exchange("gather", design_.space.gather);
+    Plan statistics = exchange("statistics", design_.space.statistics);
+    if (input_.queued) design_.space.exchange_bytes = scratch_ * sizeof(double);
     add_reductions();
     add_updates();
-    design_.metrics = add_by_host(std::move(metrics));
-    design_.step_stages = design_.plan.size();
-    design_.gather = add_by_host(std::move(gather));
-    if (!design_.statistics_range.empty()) design_.statistics = add_by_host(std::move(statistics));
+    design_.stages.metrics = add_by_host(std::move(metrics));
+    design_.stages.of_step = design_.plan.size();
+    design_.stages.gather = add_by_host(std::move(gather));
+    if (!design_.space.statistics.empty())
+      design_.stages.statistics = add_by_host(std::move(statistics));
     Request weights = request("start values", {0, input_.graph->parameters()});
     weights.space = Space::kWeight;
-    design_.start = add(sum_of(weights));
-    design_.scratch_bytes = scratch_ * sizeof(double);
+    design_.stages.start = add(sum_of(weights));
+    design_.space.scratch_bytes = scratch_ * sizeof(double);
   }
 
  private:
@@ -102,11 +103,12 @@ class PlanAssembly {
   }
 
   void add_reductions() {
-    for (std::size_t i = 0; i < design_.points.size(); ++i) {
-      Request sums = request("reduction " + input_.graph->reductions()[i].name, design_.points[i]);
+    for (std::size_t i = 0; i < design_.space.points.size(); ++i) {
+      Request sums =
+          request("reduction " + input_.graph->reductions()[i].name, design_.space.points[i]);
       sums.dtype = engine::DType::kFloat64;
       sums.space = Space::kExchange;
-      design_.reductions.push_back(add(all_reduce(sums), {}, true));
+      design_.stages.reductions.push_back(add(all_reduce(sums), {}, true));
     }
   }
 
@@ -115,16 +117,16 @@ class PlanAssembly {
   void add_updates() {
     const bool fused = design_.update == Update::kFused;
     const bool waits = input_.rule.needs_squares() || needs_layer_norms();
-    design_.stages.resize(design_.buckets.size());
+    design_.stages.buckets.resize(design_.buckets.size());
     auto bucket_request = [&](std::size_t b, const char* what) {
       Request r =
           request(bucket_name(b, design_.buckets[b], *input_.graph) + what, design_.buckets[b]);
-      r.turn = int(b % input_.host.size());
+      r.rotation = int(b % input_.host.size());
       r.wire = choices_.wire;
       return r;
     };
     auto add_to = [&](std::size_t b, Plan plan, std::vector<int> after) {
-      design_.stages[b].push_back(add(std::move(plan), std::move(after)));
+      design_.stages.buckets[b].push_back(add(std::move(plan), std::move(after)));
     };
     std::vector<int> norms;  // stages that leave squares
     for (std::size_t b = 0; b < design_.buckets.size() && (waits || !fused); ++b) {
@@ -132,11 +134,12 @@ class PlanAssembly {
       sum.squares = fused;
       add_to(b, fused ? collectives::direct_reduce_scatter(sum) : sum_of(sum), {});
       if (!fused && waits) {
-        add_to(b, collectives::local_squares(bucket_request(b, ": squares")), design_.stages[b]);
+        add_to(b, collectives::local_squares(bucket_request(b, ": squares")),
+               design_.stages.buckets[b]);
       }
-      norms.push_back(design_.stages[b].back());
+      norms.push_back(design_.stages.buckets[b].back());
     }
-    design_.updates.resize(design_.buckets.size());
+    design_.stages.updates.resize(design_.buckets.size());
     for (std::size_t i = 0; i < design_.buckets.size(); ++i) {
       // An update that waits for norms runs after backward, for the next forward pass. So the first
       // layer, whose bucket is the last, comes first.
@@ -146,8 +149,8 @@ class PlanAssembly {
       Plan plan = r.update ? all_reduce(r)
                   : fused  ? collectives::direct_update_and_store(r)
                            : collectives::local_update(r);
-      add_to(b, std::move(plan), waits ? norms : design_.stages[b]);
-      design_.updates[b] = design_.stages[b].back();
+      add_to(b, std::move(plan), waits ? norms : design_.stages.buckets[b]);
+      design_.stages.updates[b] = design_.stages.buckets[b].back();
     }
   }
 

@@ -51,7 +51,7 @@ std::string flags_text(const SynchronousOptions& o, const engine::UpdateRule& ru
 std::size_t sent_in_step(const StepDesign& design, const collectives::JobRanks& ranks) {
   std::vector<std::size_t> sent(ranks.host.size(), 0);
   for (std::size_t i = 0; i < design.plan.size(); ++i) {
-    if (int(i) == design.start) continue;  // once, before the first step
+    if (int(i) == design.stages.start) continue;  // once, before the first step
     const auto traffic = collectives::traffic(design.plan[i].plan);
     for (const int rank : ranks.local())
       sent[std::size_t(rank)] += traffic[std::size_t(rank)].bytes;

@@ -54,7 +54,7 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
     messages += collectives::WireStaging::bytes(design_.plan, first_rank() + int(i), queued_);
   if (!queued_) arenas += messages;
   std::size_t owned = 0;
-  for (int stage : design_.updates) {
+  for (int stage : design_.stages.updates) {
     for (std::size_t i = 0; i < replicas; ++i) {
       for (engine::Range range :
            collectives::owned(design_.plan[std::size_t(stage)].plan, first_rank() + int(i))) {

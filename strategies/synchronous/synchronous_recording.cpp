@@ -52,7 +52,7 @@ void Synchronous::compute(engine::Replica& replica, int part, std::size_t global
   const Next next = graph_recorder_->next(local, part, global_batch, m.Replica::state.examples);
   if (next == Next::kQueue || (next == Next::kRecord && !record(m, part, queue))) return queue();
   // What it starts comes behind the sums of steps that were queued call by call.
-  for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
+  for (std::size_t stage = 0; stage < design_.stages.of_step; ++stage)
     m.executor().wait(int(stage), "before a recorded step");
   if (m.loss_scale || job_->size() > 1) m.kernels().go_behind_reductions();
   if (m.loss_scale) m.loss_scale->give(m.context->state, m.Replica::state.step);
@@ -64,12 +64,12 @@ void Synchronous::compute(engine::Replica& replica, int part, std::size_t global
 // queued; a step that is refused is then made once more, in earnest.
 bool Synchronous::record(Mirror& m, int part, const std::function<void()>& queue) {
   const auto local = std::size_t(m.rank - first_rank());
-  for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
+  for (std::size_t stage = 0; stage < design_.stages.of_step; ++stage)
     m.executor().finish(int(stage), "before a step is recorded");
   graph_recorder_->begin(local, part);
   m.recording = true;
   queue();
-  for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
+  for (std::size_t stage = 0; stage < design_.stages.of_step; ++stage)
     m.executor().wait(int(stage), "recording a step");
   m.recording = false;
   if (graph_recorder_->end(local)) return true;

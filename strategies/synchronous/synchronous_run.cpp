@@ -26,8 +26,8 @@ void Synchronous::set_start_values() {
     if (m.rank == 0) m.graph.initialise(open_.seed, m.host_weights());
     m.set_masters(open_.seed);
     m.upload();
-    m.executor().start(design_.start, nullptr);
-    m.executor().finish(design_.start, "start values of the weights");
+    m.executor().start(design_.stages.start, nullptr);
+    m.executor().finish(design_.stages.start, "start values of the weights");
   });
 }
 

@@ -51,12 +51,12 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
   bool updated = false;
   for (std::size_t b = 0; b < design_.buckets.size(); ++b) {
     if (!design_.buckets[b].meets(range)) continue;
-    m.executor().wait(design_.updates[b], "before forward");
+    m.executor().wait(design_.stages.updates[b], "before forward");
     updated = true;
   }
   if (!m.behind_updates) {  // this layer comes behind those that are queued
-    const bool all =
-        std::ranges::all_of(design_.updates, [&](int update) { return m.executor().done(update); });
+    const bool all = std::ranges::all_of(design_.stages.updates,
+                                         [&](int update) { return m.executor().done(update); });
     m.kernels().go_behind_reductions();
     m.behind_updates = all;
   }
@@ -75,7 +75,7 @@ void Synchronous::start_buckets(Mirror& m, std::size_t end) {
     m.kernels().reduce_behind_kernels();
   }
   for (; m.started < design_.buckets.size() && design_.buckets[m.started].end <= end; ++m.started) {
-    for (int stage : design_.stages[m.started]) m.executor().start(stage, &m.update_state);
+    for (int stage : design_.stages.buckets[m.started]) m.executor().start(stage, &m.update_state);
   }
 }
 
@@ -88,7 +88,7 @@ void Synchronous::gradient_ready(engine::Replica& replica, Range range) {
   if (options_.hook) options_.hook();
   if (range.end == m.graph.trainable()) return;  // backward has ended
   std::int64_t done = 0;
-  for (std::size_t b = 0; b < m.started; ++b) done += m.executor().done(design_.updates[b]);
+  for (std::size_t b = 0; b < m.started; ++b) done += m.executor().done(design_.stages.updates[b]);
   m.overlapped.updates += done;
 }
 
@@ -109,9 +109,9 @@ void Synchronous::finish(engine::Replica& replica) {
 
 Totals Synchronous::totals_of(Mirror& m) {
   if (m.reported < 0) return {};
-  m.executor().finish(design_.metrics, "metrics");
+  m.executor().finish(design_.stages.metrics, "metrics");
   const double* numbers =
-      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.space.metrics.begin;
   const MirrorHashes hashes{numbers + kTotals + kTimes, kNumbersOfRank, std::size_t(job_->size())};
   if (!hashes.equal())
     fail_unequal_mirrors(
@@ -150,8 +150,8 @@ Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const To
   const Totals before = totals_of(m);
   if (m.loss_scale) m.reported_scale = m.loss_scale->before(step);
   double* numbers =
-      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
-  std::fill_n(numbers, design_.metrics_range.size(), 0.0);
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.space.metrics.begin;
+  std::fill_n(numbers, design_.space.metrics.size(), 0.0);
   numbers[0] = mine.loss;
   numbers[1] = mine.correct;
   numbers[2] = mine.examples;
@@ -166,14 +166,14 @@ Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const To
     own[kTimes] = m.checks->take(step);
   }
   m.reported = step;
-  m.executor().start(design_.metrics, nullptr);
+  m.executor().start(design_.stages.metrics, nullptr);
   m.executor().progress();
   return before;
 }
 
 Totals Synchronous::synchronize(engine::Replica& replica) {
   Mirror& m = mirror(replica);
-  for (std::size_t stage = 0; stage < design_.step_stages; ++stage) {
+  for (std::size_t stage = 0; stage < design_.stages.of_step; ++stage) {
     m.executor().finish(int(stage), "end of the step");
   }
   if (graph_recorder_)
@@ -183,18 +183,18 @@ Totals Synchronous::synchronize(engine::Replica& replica) {
 }
 
 void Synchronous::average_statistics(engine::Replica& replica, std::string_view what) {
-  if (design_.statistics < 0 || job_->size() == 1) return;
+  if (design_.stages.statistics < 0 || job_->size() == 1) return;
   Mirror& m = mirror(replica);
   const std::span<double> mine = m.graph.statistic_values();
   double* const numbers =
-      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.statistics_range.begin;
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.space.statistics.begin;
   // Who had no examples since the last time has followed nothing, and does not count.
   const bool followed = !std::equal(mine.begin(), mine.end(), m.averaged.begin(), m.averaged.end());
   std::fill_n(numbers, mine.size(), 0.0);
   if (followed) std::copy(mine.begin(), mine.end(), numbers);
   double& counted = numbers[mine.size()] = followed ? 1 : 0;
-  m.executor().start(design_.statistics, nullptr);
-  m.executor().finish(design_.statistics, what);
+  m.executor().start(design_.stages.statistics, nullptr);
+  m.executor().finish(design_.stages.statistics, what);
   for (std::size_t i = 0; counted > 0 && i < mine.size(); ++i) mine[i] = numbers[i] / counted;
   m.averaged.assign(mine.begin(), mine.end());
 }
@@ -204,14 +204,14 @@ std::vector<double> Synchronous::gather(engine::Replica& replica, std::span<cons
   Mirror& m = mirror(replica);
   engine::invariant(mine.size() <= kGather, "more numbers than a gather takes");
   double* numbers =
-      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.gather_range.begin;
-  std::fill_n(numbers, design_.gather_range.size(), 0.0);
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.space.gather.begin;
+  std::fill_n(numbers, design_.space.gather.size(), 0.0);
   std::copy(mine.begin(), mine.end(), numbers + std::size_t(m.rank) * kGather);
   // Files are written and read between two meetings, which takes longer than a step.
   const std::chrono::milliseconds usual = m.deadline.at_least(deadline());
   if (!options_.deadline) m.executor().set_deadline(kMeetings * usual);
-  m.executor().start(design_.gather, nullptr);
-  m.executor().finish(design_.gather, what);
+  m.executor().start(design_.stages.gather, nullptr);
+  m.executor().finish(design_.stages.gather, what);
   if (!options_.deadline) m.executor().set_deadline(usual);
   std::vector<double> all;
   for (std::size_t rank = 0; rank < std::size_t(job_->size()); ++rank) {

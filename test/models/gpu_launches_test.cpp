@@ -101,8 +101,8 @@ TEST_F(GpuLaunches, OfMnistCnn) {
   const Counts counts = launches("mnist_cnn", 2);
   EXPECT_FALSE(counts.contains("fake_convolution"));
   EXPECT_EQ(counts.at("narrow_outputs"), 2u);
-  for (const char* name :
-       {"thin_forward", "thin_gradients", "narrow_group_gradient", "narrow_gradient_end"})
+  for (const char* name : {"few_channel_forward", "few_channel_gradients", "narrow_group_gradient",
+                           "narrow_gradient_end"})
     EXPECT_EQ(counts.at(name), 1u) << name;
   EXPECT_EQ(counts.at("fake_product"), 2u + 4);
   EXPECT_FALSE(counts.contains("clear_rest"));

@@ -137,10 +137,10 @@ void AsynchronousStrategy::gradient_ready(engine::Replica& r, Range range) {
         a.to = {&weight, 1};
         a.count = end - at;
         a.epilogue = engine::Epilogue::kUpdate;
-        a.rule = &rule_;
-        a.state = &r.state;
-        a.weight = weight;
-        a.slots[0] = slots_.data() + at * width_;
+        a.update.rule = &rule_;
+        a.update.state = &r.state;
+        a.update.weight = weight;
+        a.update.slots[0] = slots_.data() + at * width_;
         server_ops_->reduce(a);
       }
       at = end;

@@ -26,7 +26,7 @@ Mirror& mirror(const Synchronous& strategy, int local) {
 
 std::string verify(const Synchronous& strategy) {
   const auto first = strategy.step().plan.begin();
-  const collectives::StepPlan step(first, first + std::ptrdiff_t(strategy.step().step_stages));
+  const collectives::StepPlan step(first, first + std::ptrdiff_t(strategy.step().stages.of_step));
   return collectives::verify(step, collectives::Goal::kUpdateEverywhere);
 }
 

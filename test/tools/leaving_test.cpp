@@ -43,7 +43,7 @@ TEST(Leaving, AnotherSpeaksWhereNobodyEndsIt) {
   expect_said("lockstep: the matter", "1", false);
 }
 
-// It would wait for a second signal, which does not come before the launcher's patience is over.
+// It would wait for a second signal, which does not come before the launcher's timeout is over.
 TEST(Leaving, AnotherThatTheLauncherEndedBeforeItFoundTheErrorIsSilent) {
   expect_said("^$", "1", true);
 }

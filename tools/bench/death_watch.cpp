@@ -11,7 +11,7 @@ namespace lockstep::tools::bench {
 namespace {
 
 // For the error to come to the end of the program by itself.
-constexpr std::chrono::milliseconds kErrorPatience{300};
+constexpr std::chrono::milliseconds kErrorTimeout{300};
 
 }  // namespace
 
@@ -30,7 +30,7 @@ DeathWatch::DeathWatch(collectives::Job& job)
 void DeathWatch::serve(const std::stop_token& over) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, over, [this] { return lost_.has_value(); });
-  changed_.wait_for(lock, over, kErrorPatience, [] { return false; });
+  changed_.wait_for(lock, over, kErrorTimeout, [] { return false; });
   if (over.stop_requested()) return;
   complain(lost_->what());
   leave(exit_code(engine::Code::kPeerLost));

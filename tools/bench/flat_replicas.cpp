@@ -124,9 +124,9 @@ double FlatReplicas::timed(const OfReplica& calls) {
 
 double FlatReplicas::all_reduce(int calls) {
   const strategies::StepDesign& design = strategy_.step();
-  engine::invariant(design.stages.size() == 1 && design.stages[0].size() == 2,
+  engine::invariant(design.stages.buckets.size() == 1 && design.stages.buckets[0].size() == 2,
                     "an all-reduce alone is a step's first stage where its update is separate");
-  const int sum = design.stages[0][0];
+  const int sum = design.stages.buckets[0][0];
   const double seconds = timed([&](Mirror& mirror) {
     for (int i = 0; i < calls; ++i) {
       mirror.executor().start(sum, nullptr);

@@ -9,7 +9,7 @@
 #include "engine/cuda/kernels/dropout.cuh"
 #include "engine/cuda/kernels/embedding.cuh"
 #include "engine/cuda/kernels/factors.cuh"
-#include "engine/cuda/kernels/fold.cuh"
+#include "engine/cuda/kernels/few_channel.cuh"
 #include "engine/cuda/kernels/losses.cuh"
 #include "engine/cuda/kernels/narrow.cuh"
 #include "engine/cuda/kernels/narrow_group_gradient.cuh"
@@ -19,8 +19,8 @@
 #include "engine/cuda/kernels/reduce.cuh"
 #include "engine/cuda/kernels/reduce_any.cuh"
 #include "engine/cuda/kernels/rows.cuh"
+#include "engine/cuda/kernels/space_to_depth.cuh"
 #include "engine/cuda/kernels/sums.cuh"
-#include "engine/cuda/kernels/thin.cuh"
 
 namespace lockstep::engine::cuda {
 
@@ -135,13 +135,13 @@ extern "C" __global__ void __launch_bounds__(kLineThreads, kSumResidents)
 extern "C" __global__ void mask_gradient(MaskGradient a) {
   start(a);
 }
-extern "C" __global__ void fold_images(FoldImages a) {
+extern "C" __global__ void space_to_depth_images(SpaceToDepthImages a) {
   start(a);
 }
-extern "C" __global__ void fold_weights(FoldWeights a) {
+extern "C" __global__ void space_to_depth_weights(SpaceToDepthWeights a) {
   start(a);
 }
-extern "C" __global__ void unfold_gradient(UnfoldGradient a) {
+extern "C" __global__ void depth_to_space_gradient(DepthToSpaceGradient a) {
   start(a);
 }
 extern "C" __global__ void pool_forward(PoolForward a) {
@@ -166,11 +166,11 @@ extern "C" __global__ void nine_pool_backward(NinePoolBackward a) {
   start(a);
 }
 extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
-    thin_forward(ThinForward a) {
+    few_channel_forward(FewChannelForward a) {
   start(a);
 }
 extern "C" __global__ void __launch_bounds__(kLineThreads, kSumResidents)
-    thin_gradients(ThinGradients a) {
+    few_channel_gradients(FewChannelGradients a) {
   start(a);
 }
 extern "C" __global__ void __launch_bounds__(kMostNarrowThreads, 1)

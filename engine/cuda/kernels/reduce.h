@@ -40,9 +40,9 @@ struct UpdateTerms {
   const StepState* state = nullptr;  // rate, step and loss scale
   double scale = 1;                  // of the gradients, where nothing was found of them all
   double local_rate = 1;             // lars
-  bool decays = true;  // of the first element; of turns[0] and behind it the opposite, ...
-  unsigned turn_count = 0;
-  std::array<std::size_t, kMostTurns> turns{};
+  bool decays = true;  // of the first element; of boundaries[0] and behind it the opposite, ...
+  unsigned boundary_count = 0;
+  std::array<std::size_t, kMostBoundaries> boundaries{};
   const void* weight = nullptr;
   std::array<void*, UpdateRule::kMaxSlots> slots{};
   float* master = nullptr;

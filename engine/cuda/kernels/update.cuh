@@ -45,11 +45,11 @@ struct Slots {
 class Decays {
  public:
   __device__ Decays(const UpdateTerms& terms, std::size_t first) : terms_(terms) {
-    unsigned end = terms.turn_count;
-    while (turns_ < end) {
-      const unsigned middle = (turns_ + end) / 2;
-      if (terms.turns[middle] <= first) {
-        turns_ = middle + 1;
+    unsigned end = terms.boundary_count;
+    while (boundaries_ < end) {
+      const unsigned middle = (boundaries_ + end) / 2;
+      if (terms.boundaries[middle] <= first) {
+        boundaries_ = middle + 1;
       } else {
         end = middle;
       }
@@ -57,16 +57,16 @@ class Decays {
     find_next();
   }
   __device__ bool at(std::size_t element) {
-    while (element >= next_) ++turns_, find_next();
-    return terms_.decays != (turns_ % 2 == 1);
+    while (element >= next_) ++boundaries_, find_next();
+    return terms_.decays != (boundaries_ % 2 == 1);
   }
 
  private:
   __device__ void find_next() {
-    next_ = turns_ < terms_.turn_count ? terms_.turns[turns_] : ~std::size_t(0);
+    next_ = boundaries_ < terms_.boundary_count ? terms_.boundaries[boundaries_] : ~std::size_t(0);
   }
   const UpdateTerms& terms_;
-  unsigned turns_ = 0;  // at the element or before it
+  unsigned boundaries_ = 0;  // at the element or before it
   std::size_t next_ = 0;
 };
 

@@ -33,10 +33,10 @@ std::optional<std::size_t> server_of(const TaskName& name, const VarInfo& variab
   return task;
 }
 
-// Deals out shards one by one, in order: what was dealt before decides where the next one lies.
-class Dealer {
+// Assigns shards one by one, in order: those that are assigned decide where the next one lies.
+class ShardAssigner {
  public:
-  Dealer(const PlacementRules& rules, std::size_t servers)
+  ShardAssigner(const PlacementRules& rules, std::size_t servers)
       : rules_(rules), numbers_(servers), bytes_(servers) {}
 
   const std::vector<std::size_t>& bytes() const { return bytes_; }
@@ -58,11 +58,11 @@ class Dealer {
           server_of((*function)(shard), shard, "the placement function", bytes_.size());
       if (server) return *server;
     }
-    return turn_++ % bytes_.size();
+    return next_++ % bytes_.size();
   }
 
-  PlacedShard deal(std::size_t variable, engine::Range rows, std::size_t bytes,
-                   std::size_t server) {
+  PlacedShard assign(std::size_t variable, engine::Range rows, std::size_t bytes,
+                     std::size_t server) {
     bytes_[server] += bytes;
     return {variable, rows, server, numbers_[server]++, bytes};
   }
@@ -70,7 +70,7 @@ class Dealer {
  private:
   const PlacementRules& rules_;
   std::vector<std::size_t> numbers_, bytes_;  // of each server, so far
-  std::size_t turn_ = 0;
+  std::size_t next_ = 0;
 };
 
 const Partitioner& partitioner_of(const PlacementRules& rules, const std::string& name) {
@@ -115,22 +115,22 @@ VariablePlacement place_variables(std::vector<VarInfo> variables, std::size_t se
   require(servers > 0, "variables need at least one server");
   check_names(variables, rules);
   VariablePlacement placement;
-  Dealer dealer(rules, servers);
+  ShardAssigner assigner(rules, servers);
   for (std::size_t v = 0; v < variables.size(); ++v) {
     const VarInfo& variable = variables[v];
-    const std::optional<std::size_t> pin = dealer.pinned(variable);
+    const std::optional<std::size_t> pin = assigner.pinned(variable);
     const Partitioner& partitioner =
         pin ? Partitioner(WholeVariables{}) : partitioner_of(rules, variable.name);
     const std::size_t shards = shards_of(partitioner, variable, servers);
     const std::vector<engine::Range> cuts = cut_rows(rows_of(variable.shape), shards);
     for (std::size_t s = 0; s < shards; ++s) {
       const VarInfo shard = shard_info(variable, cuts[s], s, shards);
-      const std::size_t server = pin ? *pin : dealer.choose(shard);
-      placement.shards.push_back(dealer.deal(v, cuts[s], shard.bytes, server));
+      const std::size_t server = pin ? *pin : assigner.choose(shard);
+      placement.shards.push_back(assigner.assign(v, cuts[s], shard.bytes, server));
     }
   }
   placement.variables = std::move(variables);
-  placement.server_bytes = dealer.bytes();
+  placement.server_bytes = assigner.bytes();
   return placement;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A server's shard of a checkpoint: weights and optimizer slots as pieces of whole variables, so
 // that any strategy reads what servers wrote and the other way round, however the variables were
-// dealt out then and are now. Beside them, for servers alone (engine/train/README.md):
+// assigned then and are now. Beside them, for servers alone (engine/train/README.md):
 //
 //   parameter_server.KEY/version   int64 [1]     the version
 //   parameter_server.KEY/pushes    int64 [n, 3]  worker, first, end: numbers of pushes that came

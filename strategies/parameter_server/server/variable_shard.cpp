@@ -57,9 +57,9 @@ void VariableShard::update(Range range, const Gradients& gradients, const Update
   arguments.dtype = spec.dtype;
   arguments.epilogue = engine::Epilogue::kUpdate;
   arguments.scale = terms.scale;
-  arguments.rule = terms.rule;
-  arguments.decays = spec.decays;
-  arguments.state = &state;
+  arguments.update.rule = terms.rule;
+  arguments.update.decays = spec.decays;
+  arguments.update.state = &state;
   for (const RangeValues::Run& run : steps(range)) {
     state.step = run.value;
     weights.write(run.range, [&](Range part, const std::byte* old, std::byte* now) {
@@ -74,9 +74,9 @@ void VariableShard::update(Range range, const Gradients& gradients, const Update
         arguments.from = from;
         arguments.to = {&to, 1};
         arguments.count = block.size();
-        arguments.weight = old + offset;
+        arguments.update.weight = old + offset;
         for (std::size_t slot = 0; slot < slots.size(); ++slot)
-          arguments.slots[slot] = kept[slot] + offset;
+          arguments.update.slots[slot] = kept[slot] + offset;
         terms.ops->reduce(arguments);
         at = block.end;
       }

@@ -48,7 +48,7 @@ class ArenaShards {
   ArenaShards(const std::vector<engine::Parameter>& layout, const VariablePlacement& placement,
               std::size_t element_bytes);
 
-  // What of `range` is a variable, in the order of the arena; gaps between variables have no part.
+  // What of `range` is a variable, in the order of the arena; padding between them has no part.
   // Costs a binary search, and one allocation for the result.
   std::vector<ShardPart> parts(engine::Range range) const;
 

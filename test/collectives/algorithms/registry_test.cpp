@@ -103,23 +103,23 @@ TEST(Registry, KnowsHowMuchScratchAPlanUses) {
 }
 
 // What an algorithm says of plans that are another's is what their steps say: both ways where
-// nobody's turn has come, else what it says is true.
+// nothing is rotated, else what it says is true.
 TEST(Registry, KnowsWhichPlansAreTheSame) {
   std::vector<std::vector<int>> layouts{{0, 1, 1, 2, 2}, {0, 0, 1, 1, 1}};
   for (const std::string& layout : kLayouts)
     for (int ranks = 1; ranks <= 9; ++ranks) layouts.push_back(hosts(layout, ranks));
   for (const std::vector<int>& host : layouts)
     for (const std::size_t count : {64 * kBlock, 64 * kBlock + 1, 1000 * kBlock})
-      for (const int turn : {0, 1}) {
+      for (const int rotation : {0, 1}) {
         Request r = request(host, count);
-        r.turn = turn, r.scratch = 1000;
+        r.rotation = rotation, r.scratch = 1000;
         std::map<std::string_view, decltype(Plan::lanes)> plans;
         for (const Algorithm& algorithm : all_reduce_algorithms()) {
           if (!algorithm.refusal(host).empty()) continue;
           std::string_view same = algorithm.same == nullptr ? "" : algorithm.same(r);
           const auto lanes = algorithm.make(r).lanes;
           for (const auto& [name, other] : plans)
-            EXPECT_TRUE((lanes == other) == (name == same) || (turn > 0 && name != same))
+            EXPECT_TRUE((lanes == other) == (name == same) || (rotation > 0 && name != same))
                 << algorithm.name << ", " << name << ": " << host.size() << " ranks, " << count;
           if (same.empty()) plans[algorithm.name] = lanes;
           EXPECT_TRUE(same.empty() || plans.contains(same)) << algorithm.name << " " << same;

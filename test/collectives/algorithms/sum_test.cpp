@@ -108,7 +108,7 @@ void expect_sums(const Algorithm& algorithm, const std::vector<int>& host, std::
     request.mean = c.mean;
     request.subject = c.subject = {begin * narrow, begin * narrow + length};
     request.host = host;
-    request.turn = 1;
+    request.rotation = 1;
     request.scratch = scratch * narrow;
     request.chunk_bytes = chunk_bytes;
     begin += room;
@@ -215,7 +215,7 @@ TEST_P(Bits, AreEqualOnAllRanksAndKeepThePromisedOrder) {
         Request request;
         request.subject = subject;
         request.host = host;
-        request.turn = ranks / 2;
+        request.rotation = ranks / 2;
         request.scratch = scratch;
         request.chunk_bytes = 8192;
         scratch += algorithm.scratch(request);
@@ -248,7 +248,7 @@ TEST(Gathers, HandOutSlicesAndBroadcastsTheRoot) {
     Request request;
     request.subject = {0, kLength};
     request.host = hosts("one", ranks);
-    request.turn = 2;
+    request.rotation = 2;
     Request second = request;
     second.subject = {kLength, 2 * kLength};
     second.root = ranks / 2;

@@ -249,9 +249,9 @@ TEST(Traffic, OfAHierarchyIsLessInFewerRounds) {
 // As many slices as the smallest host has ranks; buckets take turns where a host has more ranks.
 TEST(Traffic, OfAHierarchyIsSharedByAsManyLeadersAsTheSmallestHostHasRanks) {
   std::set<int> leaders;
-  for (int turn = 0; turn < 6; ++turn) {
+  for (int rotation = 0; rotation < 6; ++rotation) {
     Request request = ring_request({0, 1, 0, 1, 0}, 12 * kBlock);
-    request.turn = turn;
+    request.rotation = rotation;
     const auto list = collectives::traffic(hierarchical_all_reduce(request));
     int senders = 0;
     for (const int rank : {0, 2, 4})
@@ -422,7 +422,7 @@ TEST(Plans, HashIsFnv1aOfTheirText) {
 
 TEST(Plans, OwnTheRangesThatTheyUpdate) {
   Request request = ring_request({0, 0, 0}, 7 * kBlock + 9);
-  request.turn = 1;
+  request.rotation = 1;
   EXPECT_EQ(collectives::owned(direct_all_reduce(request), 0), std::vector<Range>{});
   request.update = true;
   const Plan plan = direct_all_reduce(request);

@@ -245,7 +245,7 @@ TEST_P(Updates, AreTheFormulasAndTheSameFusedAndSeparate) {
           r.dtype = DType::kFloat64;
           r.subject = {begin, std::min(begin + kBucket, kWeights)};
           r.host = hosts("one", ranks);
-          r.turn = int(b);
+          r.rotation = int(b);
           if (!update) {
             r.squares = fused;
             plan.push_back({fused ? direct_reduce_scatter(r) : direct_all_reduce(r), {}, false});

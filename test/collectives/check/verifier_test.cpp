@@ -52,7 +52,7 @@ TEST_P(Layouts, AllReducesAreRight) {
       if (!algorithm.refusal(host).empty()) continue;
       for (const std::size_t count : counts(ranks)) {
         Request r = request(host, {2 * kBlock, 2 * kBlock + count});
-        r.turn = int(count % 3);
+        r.rotation = int(count % 3);
         r.mean = count % 2 == 0;
         if (!r.mean) r.op = ReduceOp::kProduct;
         r.space = count % 4 < 2 ? Space::kGradient : Space::kExchange;
@@ -88,7 +88,7 @@ TEST_P(Layouts, UpdatesAreRight) {
       if (!algorithm.updates || !algorithm.refusal(host).empty()) continue;
       for (const std::size_t count : counts(ranks)) {
         Request r = request(host, {kBlock, kBlock + count});
-        r.turn = int(count % 5), r.update = true;
+        r.rotation = int(count % 5), r.update = true;
         if (count > 20 * kBlock) r.chunk_bytes = kBlock * sizeof(float);
         ASSERT_EQ(verify(algorithm.make(r), Goal::kUpdateEverywhere), "")
             << algorithm.name << ", " << ranks << " ranks, " << count;
@@ -104,7 +104,7 @@ TEST(Verifier, AcceptsDirectPlansOfOneHost) {
   for (int ranks = 1; ranks <= 17; ++ranks)
     for (const std::size_t count : counts(ranks)) {
       Request r = request(ranks, {kBlock, kBlock + count});
-      r.turn = int(count % 5);
+      r.rotation = int(count % 5);
       EXPECT_EQ(verify(direct_all_reduce(r), Goal::kSumEverywhere), "");
       EXPECT_EQ(verify(direct_reduce_scatter(r), Goal::kSumOfMySlice), "");
       r.mean = true;
@@ -123,7 +123,7 @@ StepPlan clipped_step(int ranks, bool fused) {
   for (int bucket = 0; bucket < 4; ++bucket) {
     Request r =
         request(ranks, {std::size_t(bucket) * 5 * kBlock, std::size_t(bucket + 1) * 5 * kBlock});
-    r.turn = bucket, r.squares = fused;
+    r.rotation = bucket, r.squares = fused;
     step.push_back({fused ? direct_reduce_scatter(r) : ring_all_reduce(r), {}, false});
     r.squares = false;
     if (!fused) step.push_back({local_squares(r), {int(step.size()) - 1}, false});
@@ -132,7 +132,7 @@ StepPlan clipped_step(int ranks, bool fused) {
   for (int bucket = 0; bucket < 4; ++bucket) {
     Request r =
         request(ranks, {std::size_t(bucket) * 5 * kBlock, std::size_t(bucket + 1) * 5 * kBlock});
-    r.turn = bucket;
+    r.rotation = bucket;
     step.push_back({fused ? direct_update_and_store(r) : local_update(r), sums, false});
   }
   return step;
@@ -142,7 +142,7 @@ TEST(Verifier, AcceptsWhatIsHandedOut) {
   for (int ranks = 1; ranks <= 17; ++ranks)
     for (const std::size_t count : counts(ranks)) {
       Request r = request(ranks, {kBlock, kBlock + count});
-      r.turn = int(count % 5);
+      r.rotation = int(count % 5);
       EXPECT_EQ(verify(direct_all_gather(r), Goal::kOneEverywhere), "");
       EXPECT_EQ(verify({{direct_reduce_scatter(r), {}, false}, {direct_all_gather(r), {0}, false}},
                        Goal::kSumEverywhere),

@@ -320,10 +320,10 @@ TEST_F(Calibrations, ThatItTakesLongIsSaid) {
     told.push_back(line);
   };
   const auto sleepy = [](int) { std::this_thread::sleep_for(50us); };
-  slow.patience = 1h;
+  slow.notice_after = 1h;
   EXPECT_EQ(run({0, 0}, 1, slow, sleepy).errors[0], "");
   EXPECT_TRUE(told.empty());
-  slow.patience = 1ms;
+  slow.notice_after = 1ms;
   EXPECT_EQ(run({0, 0}, 1, slow, sleepy).errors[0], "");
   ASSERT_EQ(told.size(), 1u);
   EXPECT_THAT(told[0], HasSubstr("still being measured after 0.001 s"));

@@ -49,11 +49,14 @@ Calls calls(bool joins, std::size_t budget) {
     const std::size_t segment = updates.cut(update(), at, joins, arguments);
     updates.add_segment(segment, at, arguments);
     EXPECT_GT(arguments.count, 0u);
-    EXPECT_LE(arguments.turns.size(), engine::kMostTurns);
-    std::size_t turn = 0;
-    bool told = arguments.decays;
+    EXPECT_LE(arguments.update.boundaries.size(), engine::kMostBoundaries);
+    std::size_t boundary = 0;
+    bool told = arguments.update.decays;
     for (std::size_t i = 0; i < arguments.count; ++i) {
-      for (; turn < arguments.turns.size() && arguments.turns[turn] == i; ++turn) told = !told;
+      for (; boundary < arguments.update.boundaries.size() &&
+             arguments.update.boundaries[boundary] == i;
+           ++boundary)
+        told = !told;
       found.wrong += told != decays(at + i);
     }
     at += arguments.count;
@@ -68,13 +71,13 @@ TEST(UpdateArguments, ACallIsAboutOneSegment) {
   EXPECT_LE(found.count, kSegments + kSegments * kLength / 1000);
 }
 
-TEST(UpdateArguments, ACallOnADeviceGoesOnWhereDecayTurns) {
+TEST(UpdateArguments, ACallOnADeviceGoesOnWhereDecayChanges) {
   for (const std::size_t budget : {std::size_t(70), kSegments * kLength}) {
     const Calls found = calls(true, budget);
     EXPECT_EQ(found.wrong, 0u) << budget;
     EXPECT_LT(found.count, kSegments) << budget;
   }
-  EXPECT_GT(calls(true, kSegments * kLength).count, 1u) << "a call is told of so many turns";
+  EXPECT_GT(calls(true, kSegments * kLength).count, 1u) << "a call is told of so many boundaries";
 }
 
 }  // namespace update_arguments_test

@@ -14,7 +14,7 @@
 #include "engine/cuda/kernels/dropout.cuh"
 #include "engine/cuda/kernels/embedding.cuh"
 #include "engine/cuda/kernels/factors.cuh"
-#include "engine/cuda/kernels/fold.cuh"
+#include "engine/cuda/kernels/few_channel.cuh"
 #include "engine/cuda/kernels/losses.cuh"
 #include "engine/cuda/kernels/narrow.cuh"
 #include "engine/cuda/kernels/narrow_group_gradient.cuh"
@@ -24,8 +24,8 @@
 #include "engine/cuda/kernels/reduce.cuh"
 #include "engine/cuda/kernels/reduce_any.cuh"
 #include "engine/cuda/kernels/rows.cuh"
+#include "engine/cuda/kernels/space_to_depth.cuh"
 #include "engine/cuda/kernels/sums.cuh"
-#include "engine/cuda/kernels/thin.cuh"
 
 namespace lockstep::engine::cuda {
 namespace {

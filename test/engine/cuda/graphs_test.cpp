@@ -19,8 +19,8 @@
 
 #include "engine/base/error.h"
 #include "engine/cuda/convolution_graph.h"
-#include "engine/cuda/folded_convolution.h"
 #include "engine/cuda/plan_cache.h"
+#include "engine/cuda/space_to_depth_convolution.h"
 #include "engine/nn/graph_plan.h"
 #include "models/registry.h"
 
@@ -97,7 +97,7 @@ class Graphs : public testing::Test {
 
   // What is asked for in place of a convolution.
   static ConvolutionSpec asked(const ConvolutionSpec& spec, Pass pass) {
-    return folds(spec) && pass != Pass::kGradientOfData ? folded(spec) : spec;
+    return uses_space_to_depth(spec) && pass != Pass::kGradientOfData ? space_to_depth(spec) : spec;
   }
 
   // Each sum of each convolution has a kernel, or Error(kDevice) comes out that names it.
@@ -158,10 +158,10 @@ TEST_F(Graphs, EachConvolutionHasAKernelInFloat16) {
 }
 
 // Of three channels the library first makes copies that are several times as large as the images.
-TEST_F(Graphs, AFoldedConvolutionNeedsNoCopies) {
+TEST_F(Graphs, AConvolutionAfterSpaceToDepthNeedsNoCopies) {
   constexpr std::size_t kLittle = std::size_t(16) << 20;
   const ConvolutionSpec stem = convolutions_of("resnet50").front();
-  ASSERT_TRUE(folds(stem));
+  ASSERT_TRUE(uses_space_to_depth(stem));
   for (const Pass pass : {Pass::kForward, Pass::kGradientOfWeights}) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       const auto all = plans({pass, asked(stem, pass), kRows, dtype, false}, 8);

@@ -50,16 +50,18 @@ struct Weights {
   // The processor has a call for each stretch of weights that decay alike.
   void update(Ops& ops, const UpdateTerms& terms, std::span<const std::byte* const> from) {
     std::size_t begin = 0;
-    for (unsigned turn = 0; turn <= terms.turn_count; ++turn) {
-      const std::size_t end = turn < terms.turn_count ? terms.turns[turn] : count;
+    for (unsigned boundary = 0; boundary <= terms.boundary_count; ++boundary) {
+      const std::size_t end = boundary < terms.boundary_count ? terms.boundaries[boundary] : count;
       std::byte* const to[] = {at(copy, skew % 2 + begin), at(own, begin)};
       std::vector<const std::byte*> sources(from.begin(), from.end());
       for (const std::byte*& source : sources) source += begin * sizeof(T);
       ReduceArguments a{.dtype = dtype_of<T>(), .from = sources, .to = to, .count = end - begin};
-      a.epilogue = Epilogue::kUpdate, a.scale = terms.scale, a.rule = &terms.rule;
-      a.state = terms.state, a.weight = at(own, begin), a.decays = terms.decays != (turn % 2 == 1);
-      a.local_rate = terms.local_rate, a.slots = {kept(slots[0], begin), kept(slots[1], begin)};
-      a.master = sizeof(T) == 2 ? kept(master, begin) : nullptr;
+      a.epilogue = Epilogue::kUpdate, a.scale = terms.scale, a.update.rule = &terms.rule;
+      a.update.state = terms.state, a.update.weight = at(own, begin),
+      a.update.decays = terms.decays != (boundary % 2 == 1);
+      a.update.local_rate = terms.local_rate,
+      a.update.slots = {kept(slots[0], begin), kept(slots[1], begin)};
+      a.update.master = sizeof(T) == 2 ? kept(master, begin) : nullptr;
       ops.reduce(a);
       begin = end;
     }
@@ -111,7 +113,7 @@ void each_way(auto body) {
         terms.decays = ++turn % 5 < 3;
         if (turn % 2 == 0) {
           for (const std::size_t at : {1u, 6u, 7u, 13u, 64u, 65u, 99u})
-            if (at < count) terms.turns[terms.turn_count++] = at;
+            if (at < count) terms.boundaries[terms.boundary_count++] = at;
         }
         const std::size_t lead = turn % 4, skew = turn % 3;
         SCOPED_TRACE(testing::Message() << "rule " << int(rule.kind) << ", momentum "

@@ -39,7 +39,7 @@ Ids checked_take(Pipeline& pipeline) {
   return {batch.ids.begin(), batch.ids.end()};
 }
 
-// For pipelines of little patience.
+// For pipelines of short timeouts.
 Ids patient_take(Pipeline& pipeline) {
   for (;;) {
     try {
@@ -287,7 +287,7 @@ TEST(Pipeline, WhatADataSetThrowsIsAnErrorThatNamesTheExample) {
 TEST(Pipeline, AReaderThatHangsEndsTheWaitingAndIsDescribed) {
   Gate gate;
   const Numbers data(2, [&](std::uint64_t) { gate.wait(); });
-  Pipeline pipeline(data, {.patience = std::chrono::milliseconds(20)});
+  Pipeline pipeline(data, {.timeout = std::chrono::milliseconds(20)});
   pipeline.request(0, {0, 1});
   EXPECT_THAT(
       [&] { pipeline.take(); },
@@ -318,7 +318,7 @@ TEST(Pipeline, CancelDoesNotWaitForAReaderWhoseRowsCountForNoOtherBatch) {
     if (index == 4) second.wait();
   });
   Pipeline pipeline(data,
-                    {.shuffle = false, .threads = 2, .patience = std::chrono::milliseconds(50)});
+                    {.shuffle = false, .threads = 2, .timeout = std::chrono::milliseconds(50)});
   pipeline.request(0, {0, 1});
   first.wait_until_reached();
   pipeline.cancel();

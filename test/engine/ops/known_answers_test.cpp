@@ -233,10 +233,10 @@ double updated(Machine& m, const UpdateRule& rule, double weight, std::vector<do
     a.count = 1;
     a.epilogue = Epilogue::kUpdate;
     a.scale = scale;
-    a.rule = &rule;
-    a.state = &state;
-    a.weight = w.tensor.data;
-    a.slots = {slot[0].tensor.data, slot[1].tensor.data};
+    a.update.rule = &rule;
+    a.update.state = &state;
+    a.update.weight = w.tensor.data;
+    a.update.slots = {slot[0].tensor.data, slot[1].tensor.data};
     m.reduce(a);
     ++state.step;
   }

@@ -432,11 +432,11 @@ Results five_updates(Machine& m, const UpdateRule& rule, std::size_t count) {
     a.count = count;
     a.epilogue = Epilogue::kUpdate;
     a.scale = 0.75;
-    a.rule = &rule;
-    a.state = &state;
-    a.local_rate = 0.5;
-    a.weight = w.tensor.data;
-    a.slots = {slots[0].tensor.data, slots[1].tensor.data};
+    a.update.rule = &rule;
+    a.update.state = &state;
+    a.update.local_rate = 0.5;
+    a.update.weight = w.tensor.data;
+    a.update.slots = {slots[0].tensor.data, slots[1].tensor.data};
     state.step = step;
     state.rate = 0.1 / (step + 1);
     m.reduce(a);

@@ -144,9 +144,10 @@ void update(Ops& ops, const UpdateRule& rule, const UpdateFactors* factors, Step
   const std::byte* const from[] = {reinterpret_cast<const std::byte*>(gradients)};
   std::byte* const to[] = {reinterpret_cast<std::byte*>(weights)};
   ReduceArguments a{.from = from, .to = to, .count = 2};
-  a.epilogue = Epilogue::kUpdate, a.rule = &rule, a.state = &state, a.weight = to[0];
-  for (std::size_t k = 0; k < 2; ++k) a.slots[k] = reinterpret_cast<std::byte*>(slots[k]);
-  a.factors = factors;
+  a.epilogue = Epilogue::kUpdate, a.update.rule = &rule, a.update.state = &state,
+  a.update.weight = to[0];
+  for (std::size_t k = 0; k < 2; ++k) a.update.slots[k] = reinterpret_cast<std::byte*>(slots[k]);
+  a.update.factors = factors;
   ops.reduce(a);
 }
 

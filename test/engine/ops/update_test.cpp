@@ -125,14 +125,14 @@ class Steps {
       a.stream = stream_;
       a.epilogue = Epilogue::kUpdate;
       a.scale = terms_.scale;
-      a.decays = terms_.decays;
-      a.local_rate = terms_.local_rate;
-      a.rule = &rule_;
-      a.state = &state;
-      a.weight = at(0, lead_);
+      a.update.decays = terms_.decays;
+      a.update.local_rate = terms_.local_rate;
+      a.update.rule = &rule_;
+      a.update.state = &state;
+      a.update.weight = at(0, lead_);
       for (std::size_t s = 0; s < rule_.slots(); ++s)
-        a.slots[s] = reinterpret_cast<std::byte*>(slots_[s].data());
-      if (kMaster) a.master = reinterpret_cast<std::byte*>(master_.data());
+        a.update.slots[s] = reinterpret_cast<std::byte*>(slots_[s].data());
+      if (kMaster) a.update.master = reinterpret_cast<std::byte*>(master_.data());
       ops.reduce(a);
       for (std::size_t i = 0; i < count_; ++i)
         step<T>(rule_, state, terms_, sum(gradients_, i, 0, gradients_.size()), expected_[i]);
@@ -237,11 +237,11 @@ TEST(Update, OfBfloat16IsThatOfTheReferenceToTheLastBitOfFloat32) {
       std::byte* to[] = {reinterpret_cast<std::byte*>(weights.data())};
       ReduceArguments a{.dtype = DType::kBFloat16, .from = from, .to = to, .count = kCount};
       a.epilogue = Epilogue::kUpdate;
-      a.rule = &rule, a.state = &state, a.weight = to[0];
-      a.master = reinterpret_cast<std::byte*>(master.data());
+      a.update.rule = &rule, a.update.state = &state, a.update.weight = to[0];
+      a.update.master = reinterpret_cast<std::byte*>(master.data());
       for (std::size_t s = 0; s < 2; ++s) {
         slots[s].assign(kCount, 0.25f);
-        a.slots[s] = reinterpret_cast<std::byte*>(slots[s].data());
+        a.update.slots[s] = reinterpret_cast<std::byte*>(slots[s].data());
       }
       by.reduce(a);
       for (std::size_t i = 0; i < kCount; ++i)

@@ -38,15 +38,15 @@ struct Weight {
     arguments.to = to;
     arguments.count = 1;
     arguments.epilogue = Epilogue::kUpdate;
-    arguments.rule = &optimizer.rule;
-    arguments.decays = decays;
+    arguments.update.rule = &optimizer.rule;
+    arguments.update.decays = decays;
     // Of lars, of a weight that is one number.
     if (optimizer.rule.needs() == Needs::kLayerNorms)
-      arguments.local_rate = optimizer.rule.local_rate(g * g, value * value);
-    arguments.state = &state;
-    arguments.weight = bytes(value);
+      arguments.update.local_rate = optimizer.rule.local_rate(g * g, value * value);
+    arguments.update.state = &state;
+    arguments.update.weight = bytes(value);
     for (std::size_t s = 0; s < optimizer.rule.slots(); ++s) {
-      arguments.slots[s] = bytes(slots[s]);
+      arguments.update.slots[s] = bytes(slots[s]);
     }
     reference_ops(DType::kFloat64)->reduce(arguments);
   }

@@ -252,7 +252,7 @@ TEST(Lars, WaitsForAllSumsAndItsStepIsVerified) {
                                               "whole weights and of their gradients first"));
     const strategies::StepDesign& design = strategy.step();
     EXPECT_GT(design.buckets.size(), 2u);
-    for (const int update : design.updates)
+    for (const int update : design.stages.updates)
       EXPECT_EQ(design.plan[std::size_t(update)].after.size(), design.buckets.size());
   }
 }

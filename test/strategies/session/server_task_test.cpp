@@ -284,7 +284,7 @@ TEST(ServerTask, JoinEndsAfterASilenceWhereItWasToldTo) {
 // A job that is asked to end saves what its servers hold, and tells them then.
 TEST(ServerTask, ThatIsAskedToEndWaitsForTheJob) {
   ServerTaskOptions options = quiet();
-  options.farewell = kLong;
+  options.shutdown_timeout = kLong;
   std::promise<void> asked;
   options.log = engine::Log("", engine::Log::Level::kWarning,
                             [&](auto, std::string_view) { asked.set_value(); });
@@ -306,7 +306,7 @@ TEST(ServerTask, ThatIsAskedToEndWaitsForTheJob) {
 
 TEST(ServerTask, ThatIsAskedToEndWaitsNoLongerThanItWasGiven) {
   ServerTaskOptions options = quiet();
-  options.farewell = 300ms;
+  options.shutdown_timeout = 300ms;
   const auto server = server_task(options);
   const std::atomic<int> interrupt = SIGTERM;
   Client client(*server);

@@ -310,7 +310,8 @@ TEST_F(Steps, EachBucketTakesTheAlgorithmThatIsAskedForItsBytes) {
   const auto design = this->design({0, 0, 1}, "ring:..8k,hierarchical:8k..");
   EXPECT_EQ(design.algorithms, all_but_last("hierarchical", "ring"));
   for (std::size_t b = 0; b < design.buckets.size(); ++b)
-    EXPECT_EQ(design.plan[std::size_t(design.updates[b])].plan.algorithm, design.algorithms[b]);
+    EXPECT_EQ(design.plan[std::size_t(design.stages.updates[b])].plan.algorithm,
+              design.algorithms[b]);
   EXPECT_EQ(design.algorithm, "ring:..8192,hierarchical:8192..");
   EXPECT_EQ(design.update, Update::kFused);
   EXPECT_EQ(design.reason.text(), "hierarchical: it was asked for; ring: it was asked for");

@@ -161,7 +161,7 @@ strategies::StepDesign trained(const Way& way, const Job& job, Counter& counter)
 // All reductions of the buckets of kSteps, as the plan has them.
 Kinds planned(const strategies::StepDesign& design, const Way& way) {
   Kinds kinds;
-  for (const auto& stages : design.stages)
+  for (const auto& stages : design.stages.buckets)
     for (const int stage : stages) {
       const collectives::Plan& plan = design.plan[std::size_t(stage)].plan;
       for (int rank = 0; rank < plan.ranks(); ++rank)
@@ -182,7 +182,7 @@ Kinds planned(const strategies::StepDesign& design, const Way& way) {
 
 Moved moved_by(const strategies::StepDesign& design) {
   Moved moved;
-  for (const auto& stages : design.stages)
+  for (const auto& stages : design.stages.buckets)
     for (const int stage : stages)
       for (const auto& lanes : design.plan[std::size_t(stage)].plan.lanes)
         for (const collectives::Lane& lane : lanes)

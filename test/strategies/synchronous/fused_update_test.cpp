@@ -91,7 +91,7 @@ TEST(Updates, ThatWaitForANormComeInTheOrderOfForward) {
       options.step.bucket_bytes = 1;
       strategies::Mirrored strategy(options);
       strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
-      std::vector<int> updates = strategy.step().updates;
+      std::vector<int> updates = strategy.step().stages.updates;
       ASSERT_GT(updates.size(), 1u);
       if (clip > 0) std::reverse(updates.begin(), updates.end());
       EXPECT_TRUE(std::is_sorted(updates.begin(), updates.end())) << update << ", clip " << clip;

@@ -56,11 +56,11 @@ struct Plain {
     a.to = {&to, 1};
     a.count = weights.size();
     a.epilogue = engine::Epilogue::kUpdate;
-    a.rule = &rule;
-    a.state = &state;
-    a.weight = to;
+    a.update.rule = &rule;
+    a.update.state = &state;
+    a.update.weight = to;
     for (std::size_t s = 0; s < rule.slots(); ++s)
-      a.slots[s] = reinterpret_cast<std::byte*>(slots[s].data());
+      a.update.slots[s] = reinterpret_cast<std::byte*>(slots[s].data());
     ops->reduce(a);
   }
   std::unique_ptr<engine::Ops> ops = engine::host_devices()[0]->ops(engine::DType::kFloat32, {});

@@ -13,7 +13,7 @@
 #include "test/strategies/notebook.h"
 
 namespace lockstep::test {
-namespace decay_turns_test {
+namespace decay_boundaries_test {
 
 using engine::ReduceArguments;
 
@@ -24,7 +24,7 @@ struct Inner {
   Notebook notebook;
 };
 
-// Counts calls of reduce. On a device it looks at turns, as a kernel does.
+// Counts calls of reduce. On a device it looks at boundaries, as a kernel does.
 class CountingOps final : private Inner, public RecordingOps {
  public:
   CountingOps(bool on_device, std::size_t& calls)
@@ -32,11 +32,12 @@ class CountingOps final : private Inner, public RecordingOps {
   bool in_host_memory() const override { return !on_device_; }
   void reduce(const ReduceArguments& all) const override {
     ++calls_;
-    EXPECT_TRUE(on_device_ || all.turns.empty());
-    EXPECT_LE(all.turns.size(), engine::kMostTurns);
+    EXPECT_TRUE(on_device_ || all.update.boundaries.empty());
+    EXPECT_LE(all.update.boundaries.size(), engine::kMostBoundaries);
     std::size_t begin = 0;
-    for (std::size_t turn = 0; turn <= all.turns.size(); ++turn) {
-      const std::size_t end = turn < all.turns.size() ? all.turns[turn] : all.count;
+    for (std::size_t boundary = 0; boundary <= all.update.boundaries.size(); ++boundary) {
+      const std::size_t end =
+          boundary < all.update.boundaries.size() ? all.update.boundaries[boundary] : all.count;
       EXPECT_LT(begin, end);
       EXPECT_LE(end, all.count);
       const std::size_t bytes = begin * sizeof(float);
@@ -45,11 +46,11 @@ class CountingOps final : private Inner, public RecordingOps {
       for (const std::byte*& source : from) source += bytes;
       for (std::byte*& target : to) target += bytes;
       ReduceArguments part = all;
-      part.turns = {};
+      part.update.boundaries = {};
       part.from = from, part.to = to, part.count = end - begin;
-      part.decays = all.decays != (turn % 2 == 1);
-      part.weight += bytes;
-      if (all.rule->slots() > 0) part.slots[0] += bytes;
+      part.update.decays = all.update.decays != (boundary % 2 == 1);
+      part.update.weight += bytes;
+      if (all.update.rule->slots() > 0) part.update.slots[0] += bytes;
       Inner::ops->reduce(part);
       begin = end;
     }
@@ -92,13 +93,13 @@ std::pair<std::vector<float>, std::size_t> update(bool on_device) {
   return {{weights, weights + kCount}, of_one};
 }
 
-TEST(DecayTurns, OneCallOnADeviceIsAboutManyParameters) {
+TEST(DecayBoundaries, OneCallOnADeviceIsAboutManyParameters) {
   const auto [there, calls_there] = update(false);
   const auto [here, calls_here] = update(true);
   EXPECT_EQ(here, there);
   EXPECT_EQ(calls_there, kSegments);
-  EXPECT_EQ(calls_here, (kSegments + engine::kMostTurns) / (engine::kMostTurns + 1));
+  EXPECT_EQ(calls_here, (kSegments + engine::kMostBoundaries) / (engine::kMostBoundaries + 1));
 }
 
-}  // namespace decay_turns_test
+}  // namespace decay_boundaries_test
 }  // namespace lockstep::test

@@ -9,7 +9,7 @@
 
 namespace lockstep::strategies {
 
-struct GpuDeal {
+struct GpuAssignment {
   int gpus = 0;               // that the process sees; at least one
   int number = 0, among = 1;  // of the processes that share them
   // So many replicas; none: one on each GPU of the process's share.
@@ -18,6 +18,6 @@ struct GpuDeal {
 
 // The GPU of each replica, as one of those seen. Of more replicas than GPUs those on one are
 // neighbours.
-std::vector<int> deal_gpus(const GpuDeal& deal);
+std::vector<int> assigned_gpus(const GpuAssignment& assignment);
 
 }  // namespace lockstep::strategies

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-#include "engine/cuda/folded_convolution.h"
+#include "engine/cuda/space_to_depth_convolution.h"
 
 namespace lockstep::engine::cuda {
 
-bool folds(const ConvolutionSpec& spec) {
+bool uses_space_to_depth(const ConvolutionSpec& spec) {
   constexpr std::size_t kMostChannels = 4;
   return spec.stride == 2 && spec.channels <= kMostChannels && spec.kernel_height > 2 &&
          spec.kernel_width > 2;
 }
 
 // As many blocks as the windows of all outputs cover.
-ConvolutionSpec folded(const ConvolutionSpec& spec) {
+ConvolutionSpec space_to_depth(const ConvolutionSpec& spec) {
   ConvolutionSpec result = spec;
   result.kernel_height = (spec.kernel_height + 1) / 2;
   result.kernel_width = (spec.kernel_width + 1) / 2;
@@ -22,8 +22,8 @@ ConvolutionSpec folded(const ConvolutionSpec& spec) {
   return result;
 }
 
-FoldSizes fold_sizes(const ConvolutionSpec& spec) {
-  const ConvolutionSpec to = folded(spec);
+SpaceToDepthSizes space_to_depth_sizes(const ConvolutionSpec& spec) {
+  const ConvolutionSpec to = space_to_depth(spec);
   return {.height = spec.height,
           .width = spec.width,
           .channels = spec.channels,
@@ -31,8 +31,8 @@ FoldSizes fold_sizes(const ConvolutionSpec& spec) {
           .kernel_height = spec.kernel_height,
           .kernel_width = spec.kernel_width,
           .filters = spec.filters,
-          .folded_height = to.height,
-          .folded_width = to.width,
+          .deep_height = to.height,
+          .deep_width = to.width,
           .depth = to.channels};
 }
 

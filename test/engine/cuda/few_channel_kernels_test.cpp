@@ -6,15 +6,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/cuda/kernels/thin.cuh"
-#include "engine/cuda/thin_convolution.h"
+#include "engine/cuda/few_channel_convolution.h"
+#include "engine/cuda/kernels/few_channel.cuh"
 #include "engine/reference/reference_device.h"
 #include "test/engine/cuda/emulator.h"
 #include "test/engine/cuda/kernel_numbers.h"
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine::cuda {
-namespace thin_kernels_test {
+namespace few_channel_kernels_test {
 
 constexpr std::size_t kPlanned = 4, kUsed = 3;
 const LaunchShape kShapes[] = {{1, 1, kLineThreads}, {1, 7, kLineThreads}, {2, 3, kLineThreads}};
@@ -49,15 +49,15 @@ std::vector<ConvolutionSpec> convolutions() {
 }
 
 template <class T>
-class ThinKernels : public testing::Test {
+class FewChannelKernels : public testing::Test {
  protected:
   std::unique_ptr<Device> device_ = reference_device();
   Machine oracle_{*device_, DType::kFloat64};
 };
 using Types = testing::Types<float, BFloat16, Half>;
-TYPED_TEST_SUITE(ThinKernels, Types);
+TYPED_TEST_SUITE(FewChannelKernels, Types);
 
-TYPED_TEST(ThinKernels, OutputsAndGradientsAreThoseOfTheReferenceOnEveryGrid) {
+TYPED_TEST(FewChannelKernels, OutputsAndGradientsAreThoseOfTheReferenceOnEveryGrid) {
   using T = TypeParam;
   Machine& m = this->oracle_;
   StepState state;
@@ -65,9 +65,9 @@ TYPED_TEST(ThinKernels, OutputsAndGradientsAreThoseOfTheReferenceOnEveryGrid) {
   for (const ConvolutionSpec& s : convolutions()) {
     SCOPED_TRACE(testing::Message() << s.channels << " channels, kernel " << s.kernel_height
                                     << ", stride " << s.stride << ", " << s.filters << " filters");
-    ASSERT_TRUE(is_thin(s));
+    ASSERT_TRUE(has_few_channels(s));
     const bool relu = s.activation == Activation::kRelu;
-    const ThinSizes sizes = thin_sizes(s);
+    const FewChannelSizes sizes = few_channel_sizes(s);
     const std::vector<double> x = held_by<T>(random_batch(kPlanned, kUsed, s.inputs(), 1));
     const std::vector<double> dy = held_by<T>(random_batch(kPlanned, kUsed, s.outputs(), 2));
     const std::vector<double> w = held_by<T>(random_numbers(s.weights(), 3));
@@ -80,8 +80,8 @@ TYPED_TEST(ThinKernels, OutputsAndGradientsAreThoseOfTheReferenceOnEveryGrid) {
     std::vector<double> first;
     for (const LaunchShape& shape : kShapes) {
       std::vector<T> y(kPlanned * s.outputs(), T(7.0f));
-      const ThinForward a{&state,        sizes,    images.data(), weights.data(),
-                          biases.data(), y.data(), relu};
+      const FewChannelForward a{&state,        sizes,    images.data(), weights.data(),
+                                biases.data(), y.data(), relu};
       emulate(shape, [&] { run<T>(a); });
       ASSERT_NO_FATAL_FAILURE(expect_near(y, y0.values(), kUsed * s.outputs(), "y"));
       for (std::size_t i = kUsed * s.outputs(); i < y.size(); ++i) ASSERT_EQ(float(y[i]), 7.0f);
@@ -104,20 +104,20 @@ TYPED_TEST(ThinKernels, OutputsAndGradientsAreThoseOfTheReferenceOnEveryGrid) {
       first.clear();
       for (const LaunchShape& shape : kShapes) {
         std::vector<T> dw(s.weights(), T(2.0f)), db(s.filters, T(2.0f));
-        for (unsigned tap = 0; tap < sizes.taps(); tap += kThinTaps) {
+        for (unsigned tap = 0; tap < sizes.taps(); tap += kFewChannelTaps) {
           constexpr unsigned kChunks = 2;
-          std::vector<double> sums(kChunks * (kThinTaps + 1) * s.filters, std::nan(""));
-          std::vector<std::uint32_t> tickets(sum_tiles(s.filters / kThinWidth));
-          const ThinGradients a{&state,
-                                sizes,
-                                tap,
-                                images.data(),
-                                relu ? ys.data() : nullptr,
-                                of_outputs.data(),
-                                {kChunks, sums.data(), tickets.data()},
-                                dw.data(),
-                                tap == 0 ? db.data() : nullptr,
-                                accumulate};
+          std::vector<double> sums(kChunks * (kFewChannelTaps + 1) * s.filters, std::nan(""));
+          std::vector<std::uint32_t> tickets(sum_tiles(s.filters / kFewChannelWidth));
+          const FewChannelGradients a{&state,
+                                      sizes,
+                                      tap,
+                                      images.data(),
+                                      relu ? ys.data() : nullptr,
+                                      of_outputs.data(),
+                                      {kChunks, sums.data(), tickets.data()},
+                                      dw.data(),
+                                      tap == 0 ? db.data() : nullptr,
+                                      accumulate};
           emulate(shape, [&] { run<T>(a); });
           ASSERT_EQ(std::ranges::count(tickets, 0u), long(tickets.size()));
         }
@@ -132,42 +132,43 @@ TYPED_TEST(ThinKernels, OutputsAndGradientsAreThoseOfTheReferenceOnEveryGrid) {
   }
 }
 
-TYPED_TEST(ThinKernels, WhatIsNotANumberPassesReLU) {
+TYPED_TEST(FewChannelKernels, WhatIsNotANumberPassesReLU) {
   using T = TypeParam;
   StepState state;
   state.examples = 1;
   const ConvolutionSpec s{.height = 2, .width = 1, .channels = 1, .filters = 8};
   const std::vector<T> x = {T(1.0f), T(float(NAN))}, w(8, T(-1.0f));
   std::vector<T> y(16, T(5.0f));
-  const ThinForward a{&state, thin_sizes(s), x.data(), w.data(), nullptr, y.data(), true};
+  const FewChannelForward a{&state, few_channel_sizes(s), x.data(), w.data(), nullptr, y.data(),
+                            true};
   emulate({1, 1, kLineThreads}, [&] { run<T>(a); });
   EXPECT_EQ(float(y[0]), 0);
   EXPECT_TRUE(std::isnan(float(y[8])));
 }
 
-TEST(ThinConvolution, SeesFewNumbers) {
+TEST(FewChannelConvolution, SeesFewNumbers) {
   ConvolutionSpec s{.height = 28,
                     .width = 28,
                     .channels = 1,
                     .filters = 32,
                     .kernel_height = 3,
                     .kernel_width = 3};
-  EXPECT_TRUE(is_thin(s));
+  EXPECT_TRUE(has_few_channels(s));
   s.channels = 3;
-  EXPECT_TRUE(is_thin(s));
+  EXPECT_TRUE(has_few_channels(s));
   s.channels = 4;
-  EXPECT_FALSE(is_thin(s));
+  EXPECT_FALSE(has_few_channels(s));
   s.channels = 1, s.filters = 6;
-  EXPECT_FALSE(is_thin(s));
+  EXPECT_FALSE(has_few_channels(s));
   s.filters = 136;
-  EXPECT_FALSE(is_thin(s));
-  s.filters = 32, s.width = kMostThinOutputs + 2;
-  EXPECT_TRUE(is_thin(s));
+  EXPECT_FALSE(has_few_channels(s));
+  s.filters = 32, s.width = kMostFewChannelOutputs + 2;
+  EXPECT_TRUE(has_few_channels(s));
   ++s.width;
-  EXPECT_FALSE(is_thin(s));
-  s.width = 40, s.padding = kMostThinPixels / 6, s.stride = 4;
-  EXPECT_FALSE(is_thin(s));
+  EXPECT_FALSE(has_few_channels(s));
+  s.width = 40, s.padding = kMostFewChannelPixels / 6, s.stride = 4;
+  EXPECT_FALSE(has_few_channels(s));
 }
 
-}  // namespace thin_kernels_test
+}  // namespace few_channel_kernels_test
 }  // namespace lockstep::engine::cuda

@@ -6,7 +6,7 @@
 // rows of an image's outputs. What their windows see lies in shared memory. Addresses are the
 // GPU's, arrays are of the module's type, y and dy aligned to 16 bytes; sums are float32. `filters`
 // are whole groups of 8; the grid of the gradients is that of engine/cuda/kernels/lines.h for
-// groups of kThinWidth.
+// groups of kFewChannelWidth.
 #pragma once
 #include <cstddef>
 #include <tuple>
@@ -16,16 +16,17 @@
 
 namespace lockstep::engine::cuda {
 
-inline constexpr unsigned kThinTaps = 9;           // whose gradients one kernel has
-inline constexpr unsigned kMostThinTaps = 27;      // of a convolution
-inline constexpr unsigned kMostThinFilters = 128;  // one tile of them
-inline constexpr unsigned kThinWidth = 4;          // filters of a thread that adds gradients
-inline constexpr unsigned kThinLines = 6;          // its outputs in a band
-inline constexpr unsigned kMostThinOutputs = kThinLines * kLineThreads / kSumGroups;  // of a band
-inline constexpr unsigned kMostThinPixels = 4096;  // numbers that a band sees
+inline constexpr unsigned kFewChannelTaps = 9;           // whose gradients one kernel has
+inline constexpr unsigned kMostFewChannelTaps = 27;      // of a convolution
+inline constexpr unsigned kMostFewChannelFilters = 128;  // one tile of them
+inline constexpr unsigned kFewChannelWidth = 4;          // filters of a thread that adds gradients
+inline constexpr unsigned kFewChannelLines = 6;          // its outputs in a band
+inline constexpr unsigned kMostFewChannelOutputs =
+    kFewChannelLines * kLineThreads / kSumGroups;        // of a band
+inline constexpr unsigned kMostFewChannelPixels = 4096;  // numbers that a band sees
 
 // In numbers that are fast to divide.
-struct ThinSizes {
+struct FewChannelSizes {
   unsigned height = 0, width = 0, channels = 0;
   unsigned output_height = 0, output_width = 0, filters = 0;
   unsigned kernel_height = 0, kernel_width = 0, stride = 1, padding = 0;
@@ -39,28 +40,28 @@ struct ThinSizes {
 };
 
 // Any grid; a block has kLineThreads.
-struct ThinForward {
-  static constexpr const char* kName = "thin_forward";
+struct FewChannelForward {
+  static constexpr const char* kName = "few_channel_forward";
   const StepState* state = nullptr;
-  ThinSizes sizes;
+  FewChannelSizes sizes;
   const void *x = nullptr, *w = nullptr, *bias = nullptr;  // null: no bias
   void* y = nullptr;
   bool relu = false;
 };
 
-// Of kThinTaps taps from `first_tap` on, of dy where y is above 0, or of all of it where y is null.
-// Written, or added to. dw or db null: not wanted.
-struct ThinGradients {
-  static constexpr const char* kName = "thin_gradients";
+// Of kFewChannelTaps taps from `first_tap` on, of dy where y is above 0, or of all of it where y is
+// null. Written, or added to. dw or db null: not wanted.
+struct FewChannelGradients {
+  static constexpr const char* kName = "few_channel_gradients";
   const StepState* state = nullptr;
-  ThinSizes sizes;
+  FewChannelSizes sizes;
   unsigned first_tap = 0;
   const void *x = nullptr, *y = nullptr, *dy = nullptr;
-  Partials partials = {};  // of kThinTaps + 1 sums
+  Partials partials = {};  // of kFewChannelTaps + 1 sums
   void *dw = nullptr, *db = nullptr;
   bool accumulate = false;
 };
 
-using ThinKernels = std::tuple<ThinForward, ThinGradients>;
+using FewChannelKernels = std::tuple<FewChannelForward, FewChannelGradients>;
 
 }  // namespace lockstep::engine::cuda

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Bodies of the kernels in thin.h. Forward a thread has kPack filters of a few positions at a time.
-// Backward it has four filters of kThinLines positions in each band, and a sum for each of the taps
-// and one for the bias. No position needs a division or a look whether it is in the image.
+// Bodies of the kernels in few_channel.h. Forward a thread has kPack filters of a few positions at
+// a time. Backward it has four filters of kFewChannelLines positions in each band, and a sum for
+// each of the taps and one for the bias. No position needs a division or a look whether it is in
+// the image.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -10,21 +11,21 @@
 
 #include "engine/cuda/kernels/bands.cuh"
 #include "engine/cuda/kernels/elements.cuh"
+#include "engine/cuda/kernels/few_channel.h"
 #include "engine/cuda/kernels/lines.cuh"
 #include "engine/cuda/kernels/pack.cuh"
-#include "engine/cuda/kernels/thin.h"
 
 namespace lockstep::engine::cuda {
 
 // A band as the block sees it: its numbers in float32, row by row, zero beyond the image, and
 // tables of the places of taps and positions among them.
-class ThinView {
+class FewChannelView {
  public:
   // Fills the tables for kTaps taps from `first` on. All threads of the block call it; a barrier
   // must follow.
   template <unsigned kTaps>
-  __device__ static ThinView of(const ThinSizes& s, unsigned first) {
-    ThinView view(shared<unsigned, kTaps>());
+  __device__ static FewChannelView of(const FewChannelSizes& s, unsigned first) {
+    FewChannelView view(shared<unsigned, kTaps>());
     const unsigned pitch = s.pitch();
     if (thread() < kTaps) {
       const unsigned tap = first + thread(), y = tap / (s.kernel_width * s.channels);
@@ -42,7 +43,7 @@ class ThinView {
 
   // Goes on to a band. All threads of the block call it.
   template <class T>
-  __device__ void show(const ThinSizes& s, const T* images, const OutputBand& band) {
+  __device__ void show(const FewChannelSizes& s, const T* images, const OutputBand& band) {
     constexpr unsigned kAtOnce = 2;  // rows whose loads are under way together
     const unsigned pitch = s.pitch(), rows = s.rows(s.band), warps = threads() / kWarp;
     const unsigned numbers = s.width * s.channels, left = s.padding * s.channels;
@@ -74,30 +75,30 @@ class ThinView {
   }
 
  private:
-  __device__ explicit ThinView(unsigned* taps)
+  __device__ explicit FewChannelView(unsigned* taps)
       : taps_(taps),
-        corners_(shared<unsigned, kMostThinOutputs>()),
-        pixels_(shared<float, kMostThinPixels>()) {}
+        corners_(shared<unsigned, kMostFewChannelOutputs>()),
+        pixels_(shared<float, kMostFewChannelPixels>()) {}
   unsigned *taps_, *corners_;
   float* pixels_;
 };
 
 template <class T>
-__device__ void run(const ThinForward& a) {
+__device__ void run(const FewChannelForward& a) {
   constexpr unsigned kAtOnce = 3;  // positions, for which weights are loaded once
   using Filters = Pack<float, kPack>;
-  const ThinSizes& s = a.sizes;
+  const FewChannelSizes& s = a.sizes;
   const unsigned taps = s.taps(), groups = s.filters / kPack;
   const T* const w = static_cast<const T*>(a.w);
   const T* const bias = static_cast<const T*>(a.bias);
   T* const y = static_cast<T*>(a.y);
   // [taps][groups]
-  Filters* const weights = shared<Filters, kMostThinTaps * kMostThinFilters / kPack>();
+  Filters* const weights = shared<Filters, kMostFewChannelTaps * kMostFewChannelFilters / kPack>();
   for (unsigned i = thread(); i < taps * s.filters; i += threads()) {
     const unsigned tap = i / s.filters;
     weights[i / kPack].values[i % kPack] = wide(w[(i - tap * s.filters) * taps + tap]);
   }
-  ThinView view = ThinView::of<kMostThinTaps>(s, 0);
+  FewChannelView view = FewChannelView::of<kMostFewChannelTaps>(s, 0);
   const Threads<kPack> mine(s.filters);
   const unsigned filter = mine.group * kPack;
   const bool works = mine.works(0);
@@ -140,12 +141,12 @@ __device__ void run(const ThinForward& a) {
 // A thread's outputs in a band, of which all are on their way before it adds the first. They are
 // kept in words: a compiler takes packs of narrow values apart where they arrive, and so waits.
 template <class T>
-class ThinOutputs {
+class FewChannelOutputs {
  public:
   static constexpr unsigned kSlots = kLineThreads / kSumGroups;
-  using Sums = ChannelSums<kThinTaps + 1, kThinWidth, float>;
+  using Sums = ChannelSums<kFewChannelTaps + 1, kFewChannelWidth, float>;
 
-  __device__ void read(const ThinGradients& a, const OutputBand& band, unsigned slot,
+  __device__ void read(const FewChannelGradients& a, const OutputBand& band, unsigned slot,
                        std::size_t filter) {
     slot_ = slot;
     end_ = band.positions;
@@ -153,47 +154,48 @@ class ThinOutputs {
     const auto* const dy = static_cast<const T*>(a.dy) + band.line * a.sizes.filters + filter;
     const auto* const y =
         masks_ ? static_cast<const T*>(a.y) + band.line * a.sizes.filters + filter : dy;
-    repeat<kThinLines>([&](unsigned k) {
+    repeat<kFewChannelLines>([&](unsigned k) {
       const std::size_t at = least(slot + k * kSlots, end_ - 1) * a.sizes.filters;
       dy_[k] = load<kWords>(reinterpret_cast<const std::uint32_t*>(dy + at), true);
       y_[k] = load<kWords>(reinterpret_cast<const std::uint32_t*>(y + at), true);
     });
   }
-  __device__ void add(const ThinView& view, Sums& sums) const {
-    unsigned taps[kThinTaps];
-    repeat<kThinTaps>([&](unsigned t) { taps[t] = view.tap(t); });
-    repeat<kThinLines>([&](unsigned k) {
+  __device__ void add(const FewChannelView& view, Sums& sums) const {
+    unsigned taps[kFewChannelTaps];
+    repeat<kFewChannelTaps>([&](unsigned t) { taps[t] = view.tap(t); });
+    repeat<kFewChannelLines>([&](unsigned k) {
       if (slot_ + k * kSlots >= end_) return;
       const unsigned corner = view.corner(slot_ + k * kSlots);
-      auto g = widened(std::bit_cast<Pack<T, kThinWidth>>(dy_[k]));
-      const auto y = widened(std::bit_cast<Pack<T, kThinWidth>>(y_[k]));
-      for (unsigned v = 0; v < kThinWidth; ++v) {
+      auto g = widened(std::bit_cast<Pack<T, kFewChannelWidth>>(dy_[k]));
+      const auto y = widened(std::bit_cast<Pack<T, kFewChannelWidth>>(y_[k]));
+      for (unsigned v = 0; v < kFewChannelWidth; ++v) {
         if (masks_ && !(y.values[v] > 0)) g.values[v] = 0;
         sums.values[0][v] += g.values[v];
       }
-      repeat<kThinTaps>([&](unsigned t) {
+      repeat<kFewChannelTaps>([&](unsigned t) {
         const float seen = view.at(taps[t] + corner);
-        for (unsigned v = 0; v < kThinWidth; ++v) sums.values[t + 1][v] += g.values[v] * seen;
+        for (unsigned v = 0; v < kFewChannelWidth; ++v) sums.values[t + 1][v] += g.values[v] * seen;
       });
     });
   }
 
  private:
-  static constexpr unsigned kWords = kThinWidth * sizeof(T) / sizeof(std::uint32_t);
-  Pack<std::uint32_t, kWords> y_[kThinLines], dy_[kThinLines];
+  static constexpr unsigned kWords = kFewChannelWidth * sizeof(T) / sizeof(std::uint32_t);
+  Pack<std::uint32_t, kWords> y_[kFewChannelLines], dy_[kFewChannelLines];
   unsigned slot_, end_;
   bool masks_;
 };
 
 template <class T>
-struct ThinEnd {
-  const ThinGradients& a;
+struct FewChannelEnd {
+  const FewChannelGradients& a;
   struct Nothing {};
   __device__ Nothing fetch(std::size_t) const { return {}; }
-  __device__ void put(std::size_t filter, const double (&totals)[kThinTaps + 1], Nothing) const {
+  __device__ void put(std::size_t filter, const double (&totals)[kFewChannelTaps + 1],
+                      Nothing) const {
     put_gradient(static_cast<T*>(a.db), filter, totals[0], a.accumulate);
     const unsigned taps = a.sizes.taps();
-    for (unsigned k = 0; k < kThinTaps && a.first_tap + k < taps; ++k)
+    for (unsigned k = 0; k < kFewChannelTaps && a.first_tap + k < taps; ++k)
       put_gradient(static_cast<T*>(a.dw), filter * taps + a.first_tap + k, totals[k + 1],
                    a.accumulate);
   }
@@ -201,21 +203,21 @@ struct ThinEnd {
 
 // A chunk has every so many-th band. Like sum_lines it begins with what was written last.
 template <class T>
-__device__ void run(const ThinGradients& a) {
-  const ThinSizes& s = a.sizes;
-  const Threads<kThinWidth> mine(s.filters, kSumGroups);
+__device__ void run(const FewChannelGradients& a) {
+  const FewChannelSizes& s = a.sizes;
+  const Threads<kFewChannelWidth> mine(s.filters, kSumGroups);
   const std::size_t bands = std::size_t(a.state->examples) * s.bands();
   const unsigned chunks = a.partials.chunks;
-  const ThinEnd<T> end{a};
-  ThinView view = ThinView::of<kThinTaps>(s, a.first_tap);
+  const FewChannelEnd<T> end{a};
+  FewChannelView view = FewChannelView::of<kFewChannelTaps>(s, a.first_tap);
   for (std::size_t tile = block(); tile < mine.tiles(); tile += blocks()) {
-    const TileSums<kThinWidth, kThinTaps + 1, kSumGroups, ThinEnd<T>> tile_sums(
+    const TileSums<kFewChannelWidth, kFewChannelTaps + 1, kSumGroups, FewChannelEnd<T>> tile_sums(
         a.partials, s.filters, tile, end);
     for (unsigned chunk = block_row(); chunk < chunks; chunk += block_rows()) {
-      typename ThinOutputs<T>::Sums sums;
+      typename FewChannelOutputs<T>::Sums sums;
       for (std::size_t at = chunk; at < bands; at += chunks) {
         const OutputBand band(s, bands - 1 - at);
-        ThinOutputs<T> outputs;
+        FewChannelOutputs<T> outputs;
         if (mine.works(tile)) outputs.read(a, band, mine.slot, mine.channel(tile));
         view.show(s, static_cast<const T*>(a.x), band);
         if (mine.works(tile)) outputs.add(view, sums);

@@ -1,58 +1,59 @@
 // SPDX-License-Identifier: MIT
-// Bodies of the kernels in fold.h.
+// Bodies of the kernels in space_to_depth.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 #include "engine/cuda/kernels/elements.cuh"
-#include "engine/cuda/kernels/fold.h"
 #include "engine/cuda/kernels/pack.cuh"
+#include "engine/cuda/kernels/space_to_depth.h"
 
 namespace lockstep::engine::cuda {
 
-// Where a channel of a folded pixel comes from: its pixel in the block, and its channel there.
-struct FoldPlace {
+// Where a channel of a deep pixel comes from: its pixel in the block, and its channel there.
+struct SpaceToDepthPlace {
   unsigned dy, dx, channel;
   bool there;  // else it is one of the zeros
 };
-__device__ inline FoldPlace fold_place(const FoldSizes& s, unsigned of, unsigned inverse) {
+__device__ inline SpaceToDepthPlace space_to_depth_place(const SpaceToDepthSizes& s, unsigned of,
+                                                         unsigned inverse) {
   const unsigned channels = unsigned(s.channels), pixel = of * inverse >> 16;
   return {pixel / 2, pixel % 2, of - pixel * channels, pixel < 4};
 }
 // Returns m such that n * m >> 16 equals n / channels for n < 256. This avoids a division.
-__device__ inline unsigned inverse_of(const FoldSizes& s) {
+__device__ inline unsigned inverse_of(const SpaceToDepthSizes& s) {
   return 65536 / unsigned(s.channels) + 1;
 }
 
-// A thread makes a group of channels of a folded pixel. A pixel above or left of the image wraps.
+// A thread makes a group of channels of a deep pixel. A pixel above or left of the image wraps.
 template <class T>
-__device__ void run(const FoldImages& a) {
-  const FoldSizes& s = a.sizes;
+__device__ void run(const SpaceToDepthImages& a) {
+  const SpaceToDepthSizes& s = a.sizes;
   const T* const x = static_cast<const T*>(a.x);
-  T* const folded = static_cast<T*>(a.folded);
+  T* const deep = static_cast<T*>(a.deep);
   const unsigned inverse = inverse_of(s);
-  const std::size_t groups = s.depth / kPack, count = a.rows * s.folded_height * s.folded_width;
+  const std::size_t groups = s.depth / kPack, count = a.rows * s.deep_height * s.deep_width;
   for (std::size_t i = first_index(); i < count * groups; i += index_stride()) {
     const auto [pixel, group] = divide(i, groups);
-    const auto [line, bx] = divide(pixel, s.folded_width);
-    const auto [row, by] = divide(line, s.folded_height);
+    const auto [line, bx] = divide(pixel, s.deep_width);
+    const auto [row, by] = divide(line, s.deep_height);
     const bool used = row < std::size_t(a.state->examples);
     Pack<T, kPack> pack;
     repeat<kPack>([&](unsigned w) {
-      const FoldPlace place = fold_place(s, unsigned(group) * kPack + w, inverse);
+      const SpaceToDepthPlace place = space_to_depth_place(s, unsigned(group) * kPack + w, inverse);
       const std::size_t y = 2 * by + place.dy - s.padding, column = 2 * bx + place.dx - s.padding;
       const bool there = used && place.there && y < s.height && column < s.width;
       pack.values[w] =
           there ? x[((row * s.height + y) * s.width + column) * s.channels + place.channel]
                 : narrow<T>(0.0f);
     });
-    store(pack, folded + i * kPack, true);
+    store(pack, deep + i * kPack, true);
   }
 }
 
 template <class T>
-__device__ void run(const FoldWeights& a) {
-  const FoldSizes& s = a.sizes;
+__device__ void run(const SpaceToDepthWeights& a) {
+  const SpaceToDepthSizes& s = a.sizes;
   const unsigned inverse = inverse_of(s);
   const std::size_t height = (s.kernel_height + 1) / 2, width = (s.kernel_width + 1) / 2;
   for (std::size_t i = first_index(); i < s.filters * height * width * s.depth;
@@ -60,10 +61,10 @@ __device__ void run(const FoldWeights& a) {
     const auto [pixel, of] = divide(i, s.depth);
     const auto [line, jx] = divide(pixel, width);
     const auto [filter, jy] = divide(line, height);
-    const FoldPlace place = fold_place(s, unsigned(of), inverse);
+    const SpaceToDepthPlace place = space_to_depth_place(s, unsigned(of), inverse);
     const std::size_t y = 2 * jy + place.dy, x = 2 * jx + place.dx;
     const bool there = place.there && y < s.kernel_height && x < s.kernel_width;
-    static_cast<T*>(a.folded)[i] =
+    static_cast<T*>(a.deep)[i] =
         there ? static_cast<const T*>(
                     a.w)[((filter * s.kernel_height + y) * s.kernel_width + x) * s.channels +
                          place.channel]
@@ -72,8 +73,8 @@ __device__ void run(const FoldWeights& a) {
 }
 
 template <class T>
-__device__ void run(const UnfoldGradient& a) {
-  const FoldSizes& s = a.sizes;
+__device__ void run(const DepthToSpaceGradient& a) {
+  const SpaceToDepthSizes& s = a.sizes;
   const std::size_t height = (s.kernel_height + 1) / 2, width = (s.kernel_width + 1) / 2;
   for (std::size_t i = first_index(); i < s.filters * s.kernel_height * s.kernel_width * s.channels;
        i += index_stride()) {
@@ -82,7 +83,7 @@ __device__ void run(const UnfoldGradient& a) {
     const auto [filter, y] = divide(line, s.kernel_height);
     const std::size_t of = (y % 2 * 2 + x % 2) * s.channels + channel;
     const std::size_t from = ((filter * height + y / 2) * width + x / 2) * s.depth + of;
-    static_cast<T*>(a.dw)[i] = static_cast<const T*>(a.folded)[from];
+    static_cast<T*>(a.dw)[i] = static_cast<const T*>(a.deep)[from];
   }
 }
 

@@ -9,16 +9,16 @@
 #include "engine/ops/ops.h"
 #include "engine/runtime/devices.h"
 #include "strategies/session/factories.h"
-#include "strategies/session/gpu_deal.h"
+#include "strategies/session/gpu_assignment.h"
 
 namespace lockstep::strategies {
-namespace gpu_deal_test {
+namespace gpu_assignment_test {
 
 using Gpus = std::vector<int>;
 
-std::string refusal(const GpuDeal& deal) {
+std::string refusal(const GpuAssignment& assignment) {
   try {
-    deal_gpus(deal);
+    assigned_gpus(assignment);
   } catch (const engine::Error& error) {
     EXPECT_EQ(error.code(), engine::Code::kInvalid);
     return error.what();
@@ -26,22 +26,22 @@ std::string refusal(const GpuDeal& deal) {
   return "none";
 }
 
-TEST(GpuDeal, OneProcessAGpuTakesTheGpuOfItsLocalRank) {
+TEST(GpuAssignment, OneProcessAGpuTakesTheGpuOfItsLocalRank) {
   for (int rank = 0; rank < 4; ++rank)
-    EXPECT_EQ(deal_gpus({.gpus = 4, .number = rank, .among = 4}), Gpus{rank});
+    EXPECT_EQ(assigned_gpus({.gpus = 4, .number = rank, .among = 4}), Gpus{rank});
 }
 
-TEST(GpuDeal, AProcessAloneHasAReplicaOnEach) {
-  EXPECT_EQ(deal_gpus({.gpus = 3}), (Gpus{0, 1, 2}));
+TEST(GpuAssignment, AProcessAloneHasAReplicaOnEach) {
+  EXPECT_EQ(assigned_gpus({.gpus = 3}), (Gpus{0, 1, 2}));
 }
 
-TEST(GpuDeal, AllGpusAreDealtOnceHoweverManyShareThem) {
+TEST(GpuAssignment, AllGpusAreAssignedOnceHoweverManyShareThem) {
   for (int gpus = 1; gpus <= 9; ++gpus) {
     for (int processes = 1; processes <= gpus; ++processes) {
       Gpus all;
       std::size_t least = 99, most = 0;
       for (int rank = 0; rank < processes; ++rank) {
-        const Gpus mine = deal_gpus({.gpus = gpus, .number = rank, .among = processes});
+        const Gpus mine = assigned_gpus({.gpus = gpus, .number = rank, .among = processes});
         all.insert(all.end(), mine.begin(), mine.end());
         least = std::min(least, mine.size()), most = std::max(most, mine.size());
       }
@@ -52,13 +52,14 @@ TEST(GpuDeal, AllGpusAreDealtOnceHoweverManyShareThem) {
   }
 }
 
-TEST(GpuDeal, ReplicasThatWereAskedForUseAllOfTheShareBeforeTwoShareOne) {
-  EXPECT_EQ(deal_gpus({.gpus = 4, .number = 1, .among = 2, .replicas = 1}), Gpus{2});
-  EXPECT_EQ(deal_gpus({.gpus = 4, .number = 1, .among = 2, .replicas = 2}), (Gpus{2, 3}));
-  EXPECT_EQ(deal_gpus({.gpus = 4, .number = 1, .among = 2, .replicas = 5}), (Gpus{2, 2, 2, 3, 3}));
+TEST(GpuAssignment, ReplicasThatWereAskedForUseAllOfTheShareBeforeTwoShareOne) {
+  EXPECT_EQ(assigned_gpus({.gpus = 4, .number = 1, .among = 2, .replicas = 1}), Gpus{2});
+  EXPECT_EQ(assigned_gpus({.gpus = 4, .number = 1, .among = 2, .replicas = 2}), (Gpus{2, 3}));
+  EXPECT_EQ(assigned_gpus({.gpus = 4, .number = 1, .among = 2, .replicas = 5}),
+            (Gpus{2, 2, 2, 3, 3}));
 }
 
-TEST(GpuDeal, MoreProcessesThanGpusAreRefusedWithWhatWouldBeRight) {
+TEST(GpuAssignment, MoreProcessesThanGpusAreRefusedWithWhatWouldBeRight) {
   const std::string text = refusal({.gpus = 2, .number = 0, .among = 3});
   EXPECT_EQ(
       text,
@@ -67,7 +68,7 @@ TEST(GpuDeal, MoreProcessesThanGpusAreRefusedWithWhatWouldBeRight) {
   EXPECT_NE(refusal({.gpus = 1, .among = 3}), "none");
 }
 
-TEST(GpuDeal, WithoutGpusTheDeviceIsLookedForAndTheErrorSaysWhatThereIs) {
+TEST(GpuAssignment, WithoutGpusTheDeviceIsLookedForAndTheErrorSaysWhatThereIs) {
   Session session(0, nullptr);
   if (!session.gpus().empty()) GTEST_SKIP() << "this machine has a GPU";
   const StrategyOptions options = with_devices(session, {.replicas = 2, .device = "cuda"});
@@ -95,13 +96,13 @@ class BrokenDevice final : public engine::Device {
   }
 };
 
-TEST(GpuDeal, ADeviceWorksWhereASumOnItIsRight) {
+TEST(GpuAssignment, ADeviceWorksWhereASumOnItIsRight) {
   for (const auto& device : engine::host_devices()) EXPECT_EQ(engine::fault_of(*device), "");
   BrokenDevice broken;
   EXPECT_EQ(engine::fault_of(broken), "libcublasLt.so.13 cannot be opened");
 }
 
-TEST(GpuDeal, WithoutAGpuTheKindThatIsChosenIsTheProcessor) {
+TEST(GpuAssignment, WithoutAGpuTheKindThatIsChosenIsTheProcessor) {
   std::string said;
   const engine::Log log("", engine::Log::Level::kInfo,
                         [&](engine::Log::Level, std::string_view line) { said += line; });
@@ -113,7 +114,7 @@ TEST(GpuDeal, WithoutAGpuTheKindThatIsChosenIsTheProcessor) {
   EXPECT_EQ(said, "device: cpu, because no GPU was found");
 }
 
-TEST(GpuDeal, OtherDevicesAreAsManyAsTheReplicas) {
+TEST(GpuAssignment, OtherDevicesAreAsManyAsTheReplicas) {
   Session session(0, nullptr);
   EXPECT_EQ(with_devices(session, {}).devices, std::vector<std::string>{"cpu"});
   EXPECT_EQ(with_devices(session, {.replicas = 2, .device = "reference"}).devices,
@@ -122,5 +123,5 @@ TEST(GpuDeal, OtherDevicesAreAsManyAsTheReplicas) {
   EXPECT_THROW(with_devices(session, {.replicas = 0}), engine::Error);
 }
 
-}  // namespace gpu_deal_test
+}  // namespace gpu_assignment_test
 }  // namespace lockstep::strategies
