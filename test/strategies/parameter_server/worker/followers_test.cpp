@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 TEST_F(FollowersTest, MakeTheStepsThatTheyAreGiven) {
   auto one = start(1, job(300)), two = start(2, job(300));
-  const End chief = process(0, waiting(job(300), 2));
+  const End chief = process(0, slow(job(300)));
   EXPECT_FALSE(chief.error) << chief.error->what();
   EXPECT_EQ(chief.history.steps, 300);
   for (auto* follower : {&one, &two}) {
@@ -36,7 +36,7 @@ TEST_F(FollowersTest, MakeTheStepsThatTheyAreGiven) {
 // The chief waits for it, also where it could make all steps in the meantime.
 TEST_F(FollowersTest, OneThatComesAMomentLaterHasItsPart) {
   workers_ = 2;
-  auto chief = start(0, waiting(job(20), 1));
+  auto chief = start(0, waiting(job(20)));
   std::this_thread::sleep_for(100ms);  // a step would be made by then
   EXPECT_EQ(finished_[0], 0);
   const End one = process(1, job(20));
