@@ -18,7 +18,7 @@ namespace lockstep::tools {
 struct DataChoice {
   std::string data = {};         // the flag
   std::string test = {};         // the flag: a file of test data, in Criteo's format
-  std::size_t global_batch = 1;  // examples of random data
+  std::size_t global_batch = 1;  // the flag --batch: random data have so many examples
   // The flag: drawn for training; else 8000, clicks 100,000.
   std::optional<std::uint64_t> examples = {};
   std::uint64_t seed = 1;

@@ -19,8 +19,8 @@ using engine::require;
 
 constexpr std::size_t kSmallestPlanned = 256, kLargestPlanned = std::size_t(256) << 20;
 
-// Who prices the k-th: they are assigned forwards and backwards in turn, so that nobody always has
-// the same algorithm.
+// Returns who prices the k-th. Prices are assigned forwards and backwards in turn, so that nobody
+// always has the same algorithm.
 int process_of(std::size_t k, int processes) {
   const auto all = std::size_t(processes);
   const std::size_t place = k % all;

@@ -205,8 +205,7 @@ void CudaOps::weights_gradient(const StepState* state, Convolution call, Tensor 
   launch(grid_for(spec.weights()), DepthToSpaceGradient{space_to_depth_sizes(spec), room, dw.data});
 }
 
-// Of all rows in use in one pass for each kFewChannelTaps taps, of which the first has the bias
-// besides.
+// Goes over all rows in use in one pass for each kFewChannelTaps taps; the first has the bias, too.
 void CudaOps::few_channel_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x,
                                     Tensor y, Tensor dy, Tensor dw, Tensor db, bool accumulate) {
   check_parameter(db, dtype_, spec.filters, "the gradient of a bias");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which convolutions are computed by the kernels of engine/cuda/kernels/few_channel.h: those whose
-// kernels see few numbers, but for the gradient of data, which the first of a network does not
-// have. Plain functions of sizes.
+// The kernels of engine/cuda/kernels/few_channel.h compute convolutions whose kernels see few
+// numbers, but for the gradient of data, which the first of a network does not have. Plain
+// functions of sizes.
 #pragma once
 #include "engine/cuda/kernels/few_channel.h"
 #include "engine/ops/ops.h"

@@ -47,7 +47,7 @@ inline std::size_t values_kept(const UpdateRule& rule, DType weights) {
   return rule.slots() + (has_master(weights) ? 1 : 0);
 }
 
-// What an update inside of a reduction reads and writes beside the gradients.
+// The operands of an update inside of a reduction, beside the gradients.
 struct UpdateOperands {
   const UpdateRule* rule = nullptr;
   const StepState* state = nullptr;   // rate and step
@@ -58,14 +58,16 @@ struct UpdateOperands {
   std::span<const std::size_t> boundaries = {};
   double local_rate = 1;                                  // lars: times the rate
   std::array<std::byte*, UpdateRule::kMaxSlots> slots{};  // what the optimizer keeps
-  // Where something was found of all gradients first (engine/ops/update_factors.h): it stands
-  // instead of `scale`, of the state's step and loss scale, and, where it is given, of
-  // `local_rate`. Where it says that the step is skipped nothing is read or written.
+  // The factors that were found of all gradients first (engine/ops/update_factors.h), if any were.
+  // They stand instead of `scale` and of the state's step and loss scale, and `found_rate`, where
+  // it is given, instead of `local_rate`. Where they say that the step is skipped nothing is read
+  // or written.
   const UpdateFactors* factors = nullptr;
   const double* found_rate = nullptr;
-  // Of 16 bits: the old weights in float32, which become the new ones; those at `weight` are not
-  // read. Gradients are added, the rule applied and slots kept in float32, and nothing is rounded
-  // in between; targets get the master rounded to the nearest, of two as near the even one.
+  // The master of weights of 16 bits: the old weights in float32, which become the new ones; those
+  // at `weight` are not read. Gradients are added, the rule applied and slots kept in float32, and
+  // nothing is rounded in between; targets get the master rounded to the nearest, of two as near
+  // the even one.
   std::byte* master = nullptr;
 };
 

@@ -49,8 +49,8 @@ struct FewChannelForward {
   bool relu = false;
 };
 
-// Of kFewChannelTaps taps from `first_tap` on, of dy where y is above 0, or of all of it where y is
-// null. Written, or added to. dw or db null: not wanted.
+// The gradients of kFewChannelTaps taps from `first_tap` on, of dy where y is above 0, or of all of
+// it where y is null. They are written, or added to; what is not wanted of dw and db is null.
 struct FewChannelGradients {
   static constexpr const char* kName = "few_channel_gradients";
   const StepState* state = nullptr;

@@ -10,7 +10,7 @@
 
 namespace lockstep::engine::cuda {
 
-// Where a channel of a deep pixel comes from: its pixel in the block, and its channel there.
+// The place that a channel of a deep pixel comes from: its pixel in the block, and its channel.
 struct SpaceToDepthPlace {
   unsigned dy, dx, channel;
   bool there;  // else it is one of the zeros

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A convolution of stride 2 over few channels as one of stride 1 over many: blocks of 2 x 2 pixels
-// of the padded image become one pixel, whose channels are those of the block's pixels, row by row,
-// and zeros up to `depth`. With p the padding,
+// of the padded image become one deep pixel, whose channels are those of the block's pixels, row by
+// row, and zeros up to `depth`. With p the padding,
 //   deep[by, bx, (2 dy + dx) channels + c] = x[2 by + dy - p, 2 bx + dx - p, c]
 // and weights likewise, so kernels of k x k become (k + 1) / 2 x (k + 1) / 2. Arguments of the
 // kernels that go there, and back with the gradient of weights. Which convolutions go so:
