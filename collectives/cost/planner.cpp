@@ -102,8 +102,19 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
 }
 
 // Messages cost processors time, also where they are no reason to wait.
-bool half_as_many(const Price& a, const Price& b) {
+bool half_the_messages(const Price& a, const Price& b) {
   return b.messages > 0 && 2 * a.messages <= b.messages;
+}
+
+// Each round waits for a rank that may be late. A trial does not show it where a rank leaves the
+// meeting before it so much later that a round is over by then.
+bool half_the_rounds(const Price& a, const Price& b) {
+  return b.messages > 0 && a.messages <= b.messages && 2 * a.rounds <= b.rounds;
+}
+
+// Of two that take as long.
+bool spares(const Price& a, const Price& b) {
+  return half_the_messages(a, b) || half_the_rounds(a, b);
 }
 
 }  // namespace
@@ -216,7 +227,7 @@ Choice Choices::choose(std::size_t bytes) const {
     std::size_t found = none;
     for (std::size_t i = 0; i < none; ++i)
       if (differs(i) && prices[i].seconds <= least * alike_ &&
-          (found == none || half_as_many(prices[i], prices[found])))
+          (found == none || spares(prices[i], prices[found])))
         found = i;
     return found;
   };
@@ -258,9 +269,13 @@ Choice Choices::choose(std::size_t bytes) const {
     if (than != other)
       choice.reason += fmt::format("; {} takes as long{}", choice.runner_up,
                                    alike_ > kAlike ? " (within 10 %)" : "");
-    if (than != other && half_as_many(prices[chosen], prices[other]))
-      choice.reason += fmt::format(", but sends {:.0f} messages instead of {:.0f}",
-                                   prices[other].messages, prices[chosen].messages);
+    const Price &mine = prices[chosen], &its = prices[other];
+    if (than != other && half_the_messages(mine, its))
+      choice.reason +=
+          fmt::format(", but sends {:.0f} messages instead of {:.0f}", its.messages, mine.messages);
+    else if (than != other && half_the_rounds(mine, its))
+      choice.reason += fmt::format(", but needs {:.0f} communication rounds instead of {:.0f}",
+                                   its.rounds, mine.rounds);
   }
   return choice;
 }

@@ -299,6 +299,18 @@ TEST(Planner, OfTwoThatTakeAsLongTheOneWithHalfTheMessages) {
               HasSubstr("halving_doubling takes as long, but sends 16 messages instead of 8"));
 }
 
+// A trial where one rank leaves the meeting long after the other has the same seconds for both.
+TEST(Planner, OfTwoThatTakeAsLongTheOneWithHalfTheRounds) {
+  Topology topology = example_topology("2x1");
+  topology.trials = {{"ring", 4096, 60e-6, 0}, {"halving_doubling", 4096, 61e-6, 0}};
+  for (Trial& trial : topology.trials)
+    trial.simulated = price(find_algorithm(trial.algorithm), topology, 4096).seconds;
+  const Choice choice = plan_all_reduce(topology, all_reduce_algorithms()).choose(4096);
+  EXPECT_EQ(choice.algorithm, "halving_doubling");
+  EXPECT_THAT(choice.reason, HasSubstr("ring takes as long (within 10 %), but needs 2 "
+                                       "communication rounds instead of 1"));
+}
+
 TEST(Planner, OneRankHasNothingToSend) {
   const Choices choices = plan_all_reduce(example_topology("1x1"), all_reduce_algorithms());
   EXPECT_FALSE(choices.table().empty());
