@@ -101,20 +101,21 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
   return prices;
 }
 
-// Messages cost processors time, also where they are no reason to wait.
-bool half_the_messages(const Price& a, const Price& b) {
-  return b.messages > 0 && 2 * a.messages <= b.messages;
-}
-
-// Each round waits for a rank that may be late. A trial does not show it where a rank leaves the
-// meeting before it so much later that a round is over by then.
+// Each round waits for the slowest rank. A trial hides this if one rank leaves the meeting before
+// it a full round after the others. It counts where rounds take most of the time.
 bool half_the_rounds(const Price& a, const Price& b) {
-  return b.messages > 0 && a.messages <= b.messages && 2 * a.rounds <= b.rounds;
+  return 2 * a.rounds <= b.rounds && 2 * b.round_seconds >= b.seconds / b.trial;
 }
 
-// Of two that take as long.
+// Messages cost processor time, also where they are no reason to wait.
+bool half_the_messages(const Price& a, const Price& b) {
+  return 2 * a.messages <= b.messages;
+}
+
+// Returns whether `a` is preferred to an earlier `b` that takes as long.
 bool spares(const Price& a, const Price& b) {
-  return half_the_messages(a, b) || half_the_rounds(a, b);
+  if (b.messages == 0) return false;
+  return half_the_rounds(a, b) || (half_the_messages(a, b) && !half_the_rounds(b, a));
 }
 
 }  // namespace
@@ -264,18 +265,19 @@ Choice Choices::choose(std::size_t bytes) const {
     while (than < none && prices[than].seconds <= choice.seconds * alike_)
       as_long.push_back(than), than = cheapest(as_long);
     choice.reason = than == none
-                        ? "no other algorithm takes less time"
+                        ? "no other algorithm takes clearly less time"
                         : reason(choice.algorithm, prices[chosen], algorithms_[than], prices[than]);
     if (than != other)
       choice.reason += fmt::format("; {} takes as long{}", choice.runner_up,
                                    alike_ > kAlike ? " (within 10 %)" : "");
     const Price &mine = prices[chosen], &its = prices[other];
-    if (than != other && half_the_messages(mine, its))
+    if (than != other && spares(mine, its))
       choice.reason +=
-          fmt::format(", but sends {:.0f} messages instead of {:.0f}", its.messages, mine.messages);
-    else if (than != other && half_the_rounds(mine, its))
-      choice.reason += fmt::format(", but needs {:.0f} communication rounds instead of {:.0f}",
-                                   its.rounds, mine.rounds);
+          half_the_rounds(mine, its)
+              ? fmt::format(", but needs {:.0f} communication rounds instead of {:.0f}", its.rounds,
+                            mine.rounds)
+              : fmt::format(", but sends {:.0f} messages instead of {:.0f}", its.messages,
+                            mine.messages);
   }
   return choice;
 }

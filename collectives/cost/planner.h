@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Which algorithm for which size, and why: every algorithm is priced by the simulator on the
 // topology for sizes from 256 B to 256 MiB, and the cheapest is chosen. Of those that take as long
-// (kAlike) it is the simplest, the first in the order of the algorithms, unless a later one needs
-// half of its messages between hosts or less, or half of its rounds and no more messages. Of equal
-// plans the first alone is priced. Rules can ask for others. A pure function of topology and
-// algorithms, so all ranks of a job choose alike once they hold the same measurements; `hash` is
-// for comparing that. Any thread.
+// (kAlike) it is the simplest, the first in the order of the algorithms. Between hosts a later one
+// is preferred if it needs at most half of the rounds, where these take most of the time, or at
+// most half of the messages. Of equal plans the first alone is priced. Rules can ask for others. A
+// pure function of topology and algorithms, so all ranks of a job choose alike once they hold the
+// same measurements; `hash` is for comparing that. Any thread.
 //
 // Cost: a simulation for each plan that differs, of each size; large clusters are priced from
 // smaller pictures of them (price.h). The processes of a job can divide that among themselves.
