@@ -31,7 +31,7 @@ void Graph::Plan::forward_node(Context& context, std::size_t i) {
 // What lies in a block and backward needs, once more.
 void Graph::Plan::run_again(Context& context, std::size_t block) {
   for (std::size_t i = graph.blocks[block].first; i < graph.blocks[block].last; ++i) {
-    if (!again[i]) continue;
+    if (!schedule.again(i)) continue;
     observed(i, Observer::Pass::kBackward, steps[i].again.y,
              [&] { graph.nodes[i].layer->forward(context, steps[i].again); });
   }
@@ -41,9 +41,9 @@ void Graph::Plan::backward_node(Context& context, std::size_t i, bool accumulate
   Step& step = steps[i];
   step.backward.accumulate = accumulate;
   observed(i, Observer::Pass::kBackward, step.forward.y, [&] {
-    if (apart[i]) ops->begin_apart(running[i]);
+    if (schedule.apart(i)) ops->begin_apart(schedule.running(i));
     graph.nodes[i].layer->backward(context, step.backward);
-    if (apart[i]) ops->end_apart();
+    if (schedule.apart(i)) ops->end_apart();
     for (const Addition& addition : step.additions) {
       ops->add(context.state, addition.to, addition.from, addition.to);
     }
@@ -58,10 +58,10 @@ void Graph::Plan::each_slice(Context& context, Body body) {
   const std::size_t examples = std::size_t(whole->examples);
   slice_state = *whole;
   context.state = &slice_state;
-  for (std::size_t first = 0; first == 0 || first < examples; first += slice_rows) {
-    slice_state.examples = std::int64_t(std::min(slice_rows, examples - first));
+  for (std::size_t first = 0; first == 0 || first < examples; first += schedule.slice_rows()) {
+    slice_state.examples = std::int64_t(std::min(schedule.slice_rows(), examples - first));
     slice_state.ids = whole->ids == nullptr ? nullptr : whole->ids + first;
-    body(first, Slice{first == 0, first + slice_rows >= examples});
+    body(first, Slice{first == 0, first + schedule.slice_rows() >= examples});
   }
   context.state = whole;
 }
@@ -70,9 +70,9 @@ void Graph::Plan::forward_slice(Context& context, std::size_t i, std::size_t fir
                                 Observer::Pass pass) {
   // Whole slices, of which the last may use fewer rows: kernels are chosen by the planned ones.
   ForwardArguments a = steps[i].forward;
-  const Tensor x = rows_of(a.x[0], i == first_of(i) ? first : 0, slice_rows);
+  const Tensor x = rows_of(a.x[0], i == schedule.first_of(i) ? first : 0, schedule.slice_rows());
   a.x = {&x, 1};
-  a.y = rows_of(a.y, between(i) ? 0 : first, slice_rows);
+  a.y = rows_of(a.y, schedule.between(i) ? 0 : first, schedule.slice_rows());
   a.first_row = first;
   a.slice = slice;
   observed(i, pass, in_use(a.y), [&] { graph.nodes[i].layer->forward(context, a); });
@@ -81,21 +81,22 @@ void Graph::Plan::forward_slice(Context& context, std::size_t i, std::size_t fir
 void Graph::Plan::backward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
                                  bool accumulate) {
   BackwardArguments a = steps[i].backward;
-  const std::size_t in = i == first_of(i) ? first : 0, out = between(i) ? 0 : first;
-  const Tensor x = rows_of(a.x[0], in, slice_rows);
-  const Tensor dx = rows_of(a.dx[0], in, slice_rows);
+  const std::size_t in = i == schedule.first_of(i) ? first : 0,
+                    out = schedule.between(i) ? 0 : first;
+  const Tensor x = rows_of(a.x[0], in, schedule.slice_rows());
+  const Tensor dx = rows_of(a.dx[0], in, schedule.slice_rows());
   a.x = {&x, 1};
   a.dx = {&dx, 1};
-  a.y = rows_of(a.y, out, slice_rows);
-  a.dy = rows_of(a.dy, out, slice_rows);
+  a.y = rows_of(a.y, out, schedule.slice_rows());
+  a.dy = rows_of(a.dy, out, schedule.slice_rows());
   a.first_row = first;
   a.slice = slice;
   a.accumulate = accumulate;
   observed(i, Observer::Pass::kBackward, in_use(a.y), [&] {
     graph.nodes[i].layer->backward(context, a);
     for (const Addition& addition : steps[i].additions) {
-      const Tensor to = rows_of(addition.to, in, slice_rows);
-      ops->add(context.state, to, rows_of(addition.from, in, slice_rows), to);
+      const Tensor to = rows_of(addition.to, in, schedule.slice_rows());
+      ops->add(context.state, to, rows_of(addition.from, in, schedule.slice_rows()), to);
     }
   });
 }
@@ -107,7 +108,7 @@ Graph::Graph(const GraphSpec& spec, Ops& ops, std::size_t rows, GraphOptions opt
       "model {}: rows of tables that a batch touches are found by the host, so compact rows need "
       "a device whose memory is the host's",
       spec.name());
-  const GraphMemory needed = plan_->needed();
+  const GraphMemory needed = memory_of(plan_->places, spec, plan_->graph, rows);
   plan_->buffer =
       ops.allocate(needed.bytes, fmt::format("the graph of {}, of which {} takes {} bytes",
                                              spec.name(), needed.largest, needed.largest_bytes));
@@ -116,7 +117,7 @@ Graph::Graph(const GraphSpec& spec, Ops& ops, std::size_t rows, GraphOptions opt
 
 GraphMemory Graph::memory(const GraphSpec& spec, Ops& ops, std::size_t rows, GraphOptions options) {
   const Plan plan(spec, ops, rows, options);
-  GraphMemory result = plan.needed();
+  GraphMemory result = memory_of(plan.places, spec, plan.graph, rows);
   KernelMemory kernels;
   for (const PlannedNode& node : plan.graph.nodes)
     kernels.cover(node.layer->kernel_memory(ops, node.input_shapes, rows));
@@ -153,7 +154,7 @@ std::span<double> Graph::statistic_values() {
   return {plan_->statistics(), all.empty() ? 0 : all.back().range.end};
 }
 std::size_t Graph::activation_bytes() const {
-  return plan_->memory.bytes;
+  return plan_->places.memory.bytes;
 }
 std::size_t Graph::rows() const {
   return plan_->rows;
@@ -188,25 +189,25 @@ void Graph::initialise(std::uint64_t seed, std::byte* weights) const {
 }
 
 Tensor Graph::input() const {
-  return plan_->input;
+  return plan_->io.input;
 }
 Tensor Graph::target() const {
-  return plan_->target;
+  return plan_->io.target;
 }
 std::int64_t* Graph::ids() const {
-  return plan_->ids;
+  return plan_->io.ids;
 }
 Tensor Graph::output() const {
-  return plan_->output;
+  return plan_->io.output;
 }
 Tensor Graph::weight(const Parameter& parameter) const {
   return {plan_->weights + parameter.range.begin * size_of(dtype()), parameter.shape, dtype()};
 }
 Tensor Graph::losses() const {
-  return plan_->losses;
+  return plan_->io.losses;
 }
 Tensor Graph::correct() const {
-  return plan_->spec.loss().counts_correct() ? plan_->correct : Tensor{};
+  return plan_->spec.loss().counts_correct() ? plan_->io.correct : Tensor{};
 }
 const std::vector<std::string>& Graph::fallbacks() const {
   return plan_->fallbacks;
@@ -217,7 +218,7 @@ std::vector<std::string> Graph::layers() const {
   return names;
 }
 std::size_t Graph::slices() const {
-  const std::size_t rows = plan_->slice_rows;
+  const std::size_t rows = plan_->schedule.slice_rows();
   return rows == 0 ? 1 : std::max<std::size_t>(1, (plan_->rows + rows - 1) / rows);
 }
 void Graph::observe(Observer* observer) {
@@ -226,9 +227,9 @@ void Graph::observe(Observer* observer) {
 
 void Graph::find_touched(const StepState& state) {
   Plan& plan = *plan_;
-  plan.touched_examples = Plan::kNone;  // where an id is none, nothing is found
+  plan.touched_examples = GraphSchedule::kNone;  // where an id is none, nothing is found
   for (std::size_t i = 0; i < plan.touched.size(); ++i) {
-    plan.touched[i].find(state, *plan.ops, plan.input, plan.graph.sources[i].layer);
+    plan.touched[i].find(state, *plan.ops, plan.io.input, plan.graph.sources[i].layer);
   }
   plan.touched_examples = std::size_t(state.examples);
 }
@@ -243,7 +244,7 @@ void Graph::forward(Context& context, const Hook& before) {
   invariant(plan.touched.empty() || plan.touched_examples == std::size_t(context.state->examples),
             "forward of a batch whose touched rows were not found");
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    const std::size_t last = plan.last_of(i);
+    const std::size_t last = plan.schedule.last_of(i);
     for (std::size_t k = i; k <= last; ++k) {
       const Range range = plan.graph.nodes[k].range;
       if (before && !range.empty()) before(range);
@@ -262,9 +263,9 @@ void Graph::forward(Context& context, const Hook& before) {
 }
 
 void Graph::evaluate_loss(Context& context, bool gradient) {
-  plan_->loss->evaluate(context, plan_->output, plan_->target,
-                        gradient ? plan_->output_gradient : Tensor{}, plan_->losses,
-                        plan_->correct);
+  plan_->loss->evaluate(context, plan_->io.output, plan_->io.target,
+                        gradient ? plan_->io.output_gradient : Tensor{}, plan_->io.losses,
+                        plan_->io.correct);
 }
 
 // Of a chain, what lies between its layers is computed again, slice by slice; of a block, where
@@ -279,9 +280,9 @@ void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
   plan.ops->join_apart();  // where an exception ended the last backward
   for (std::size_t i = plan.steps.size(); i-- > 0;) {
     if (!plan.graph.nodes[i].backward) continue;
-    const std::size_t first_node = plan.first_of(i);
-    const std::size_t block = plan.block_that_ends(i);
-    if (block != Plan::kNone) plan.run_again(context, block);
+    const std::size_t first_node = plan.schedule.first_of(i);
+    const std::size_t block = plan.schedule.block_that_ends(i);
+    if (block != GraphSchedule::kNone) plan.run_again(context, block);
     if (first_node == i) {
       plan.backward_node(context, i, accumulate);
     } else {
