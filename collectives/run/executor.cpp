@@ -74,7 +74,7 @@ void Executor::open(const StepPlan& step, engine::Buffer staging) {
                         step[i].plan.name, rank_, s.peer);
       }
   }
-  from_.resize(from), to_.resize(to);
+  operands_.from.resize(from), operands_.to.resize(to);
   const bool on_device = !ops_.in_host_memory();
   if (staging.bytes() == 0) staging = engine::Buffer(WireStaging::bytes(step, rank_, on_device));
   messages_.open(WireStaging(step, rank_, on_device, std::move(staging)));
@@ -93,7 +93,7 @@ void Executor::start(int plan, const engine::StepState* step_state) {
     observer->starts(plan);
   }
   // Libraries want the same calls in the same order of all ranks: that in which plans are started.
-  if (state.vendor) state.launch = vendor_starts_++;
+  if (state.vendor) state.launch = vendor_.starts++;
   state.requested.fetch_add(1);
   wake();  // a communication thread that sleeps has something to do
 }
@@ -113,9 +113,9 @@ Executor::ProgressState Executor::look_round(int budget) {
   if (team_.stopped()) return ProgressState::kStill;
   bool ended = false;
   const bool moved = pass(budget, ended);
-  const bool oversubscribed = oversubscribed_;
+  const bool oversubscribed = last_pass_.oversubscribed;
   lock.unlock();
-  if (ended && waiters_.load() > 0) team_.wake();  // who sleeps in `wait`
+  if (ended && threads_.waiters.load() > 0) team_.wake();  // who sleeps in `wait`
   return moved            ? ProgressState::kMoved
          : oversubscribed ? ProgressState::kOversubscribed
                           : ProgressState::kStill;
@@ -123,8 +123,7 @@ Executor::ProgressState Executor::look_round(int budget) {
 
 // Everything that can go wrong in other hands (transport, kernels, hooks) stops the team here.
 bool Executor::pass(int& budget, bool& ended, int plan) {
-  at_ = nullptr;
-  oversubscribed_ = awaits_ = false;
+  last_pass_ = {};
   messages_.look_again();
   try {
     bool moved = messages_.any_under_way() && transport_->progress();
@@ -134,7 +133,8 @@ bool Executor::pass(int& budget, bool& ended, int plan) {
       for (const int one : order_) moved |= move(one, budget, ended);
     }
     if (moved) {  // only here, under the lock
-      moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      threads_.moves.store(threads_.moves.load(std::memory_order_relaxed) + 1,
+                           std::memory_order_relaxed);
     }
     return moved;
   } catch (const std::exception& e) {
@@ -142,8 +142,10 @@ bool Executor::pass(int& budget, bool& ended, int plan) {
     // An error about a lost peer or a deadline says already where this rank waited.
     const bool told =
         error.code() == engine::Code::kPeerLost || error.code() == engine::Code::kTimeout;
-    team_.stop(at_ && !told ? error.with(fmt::format("{}: {}", at_->stage->plan.name, error.what()))
-                            : error);
+    team_.stop(
+        last_pass_.at && !told
+            ? error.with(fmt::format("{}: {}", last_pass_.at->stage->plan.name, error.what()))
+            : error);
   }
   return false;
 }
@@ -156,7 +158,7 @@ bool Executor::move(int plan, int& budget, bool& ended) {
   for (const int earlier : state.stage->after)
     if (plans_[std::size_t(earlier)].completed.load(std::memory_order_relaxed) <= execution)
       return false;
-  at_ = &state;
+  last_pass_.at = &state;
   if (state.updates)
     updates_.find_factors(state.step_state.load(std::memory_order_relaxed), execution + 1);
   bool moved = false, all = true;
@@ -166,7 +168,7 @@ bool Executor::move(int plan, int& budget, bool& ended) {
   }
   if (!all) return moved;
   if (state.queued(ops_)) ops_.record_event(event_of(plan));
-  vendor_ends_ += state.vendor;
+  vendor_.ends += state.vendor;
   for (Cursor& cursor : state.cursors) cursor.step = 0;
   if (ExecutorObserver* observer = observer_) {
     observer->completed(plan, state.began, engine::Clock::now());
@@ -204,14 +206,14 @@ bool Executor::advance(PlanState& state, int plan, int lane, int& budget) {
       break;
     case Action::kAwait:
       if (!all_arrived(state, plan, step)) {
-        awaits_ = true;
+        last_pass_.awaits = true;
         stragglers_.look(plan, lane, deadline_);
         return false;
       }
       if (state.queued(ops_)) follow(step.ranks);
       break;
     case Action::kVendor:
-      if (state.launch != vendor_ends_) return false;
+      if (state.launch != vendor_.ends) return false;
       options_.vendor_sum(address_(state, step.to[0], state.stage->plan.dtype, 0), step.count,
                           state.stage->plan.dtype);
       break;
@@ -226,8 +228,8 @@ bool Executor::all_arrived(const PlanState& state, int plan, const Step& await) 
   for (const int rank : await.ranks) {
     if (state.arrived(team_, plan, await, rank)) continue;
     all = false;
-    if (rank != rank_ && team_.beside(rank)) oversubscribed_ = true;
-    if (oversubscribed_) break;
+    if (rank != rank_ && team_.beside(rank)) last_pass_.oversubscribed = true;
+    if (last_pass_.oversubscribed) break;
   }
   return all;
 }
@@ -262,8 +264,8 @@ bool Executor::reduce(PlanState& state, Cursor& cursor, const Step& step, int& b
   engine::ReduceArguments arguments;
   arguments.dtype = dtype;
   arguments.op = state.stage->plan.op;
-  arguments.from = {from_.data(), step.from.size()};
-  arguments.to = {to_.data(), step.to.size()};
+  arguments.from = {operands_.from.data(), step.from.size()};
+  arguments.to = {operands_.to.data(), step.to.size()};
   arguments.stream = streams(step, engine::size_of(dtype));
   arguments.read_ahead = reads_ahead();
   arguments.epilogue = step.epilogue;
@@ -276,9 +278,9 @@ bool Executor::reduce(PlanState& state, Cursor& cursor, const Step& step, int& b
     arguments.count = end - cursor.element;
     const std::size_t segment = segments ? updates_.cut(step, here, joins, arguments) : 0;
     for (std::size_t i = 0; i < step.from.size(); ++i)
-      from_[i] = address_(state, step.from[i], dtype, cursor.element);
+      operands_.from[i] = address_(state, step.from[i], dtype, cursor.element);
     for (std::size_t i = 0; i < step.to.size(); ++i)
-      to_[i] = address_(state, step.to[i], dtype, cursor.element);
+      operands_.to[i] = address_(state, step.to[i], dtype, cursor.element);
     if (squares) arguments.squares = updates_.norms() + here / engine::kBlock;
     if (step.epilogue == Epilogue::kUpdate) updates_.add_update(state, cursor, step, arguments);
     if (segments) updates_.add_segment(segment, here, arguments);
@@ -307,15 +309,15 @@ class Executor::Waiter {
  public:
   Waiter(Executor& executor, int plan, std::string_view purpose, engine::Clock::time_point begin)
       : executor_(executor), plan_(plan), begin_(begin), named_(!purpose.empty()) {
-    executor_.waiters_.fetch_add(1);
+    executor_.threads_.waiters.fetch_add(1);
     if (named_) executor_.stragglers_.set_purpose(plan_, purpose);
     if (ExecutorObserver* observer = executor_.observer_) observer->waits(plan_);
   }
   ~Waiter() {
     if (named_) executor_.stragglers_.set_purpose(plan_, {});
-    executor_.waiters_.fetch_sub(1);
+    executor_.threads_.waiters.fetch_sub(1);
     const auto end = engine::Clock::now();
-    executor_.waited_.fetch_add(std::chrono::duration<double>(end - begin_).count());
+    executor_.threads_.waited.fetch_add(std::chrono::duration<double>(end - begin_).count());
     if (ExecutorObserver* observer = executor_.observer_) observer->waited(plan_, begin_, end);
   }
   Waiter(const Waiter&) = delete;
@@ -363,10 +365,10 @@ bool Executor::at_once(int plan) {
   int budget = std::max(1, options_.blocks_at_once / kPartAtOnce);
   for (int looks = 0; looks < kBareSpins && budget > 0 && !ended && !team_.stopped(); ++looks) {
     pass(budget, ended, plan);
-    if (oversubscribed_ || messages_.any_under_way()) break;
+    if (last_pass_.oversubscribed || messages_.any_under_way()) break;
   }
   lock.unlock();
-  if (ended && waiters_.load() > 0) team_.wake();  // who sleeps in `wait`
+  if (ended && threads_.waiters.load() > 0) team_.wake();  // who sleeps in `wait`
   return ended;
 }
 
@@ -380,7 +382,7 @@ void Executor::wait(int plan, std::string_view purpose, std::optional<millisecon
   const auto begin = engine::Clock::now();
   const Waiter waiter(*this, plan, purpose, begin);
   auto moved_at = begin;
-  std::uint64_t moves = moves_.load();
+  std::uint64_t moves = threads_.moves.load();
   for (int spins = 0; !done(plan); ++spins) {
     if (team_.stopped()) rethrow_waiting(plan);
     const bool late = deadline && engine::Clock::now() - begin >= *deadline;
@@ -390,7 +392,7 @@ void Executor::wait(int plan, std::string_view purpose, std::optional<millisecon
       spins = 0;
     } else if (spins >= kSpins || (spins >= kMessageSpins && messages_.any_under_way())) {
       const auto now = engine::Clock::now();
-      if (moves_.load() != moves) moves = moves_.load(), moved_at = now;
+      if (threads_.moves.load() != moves) moves = threads_.moves.load(), moved_at = now;
       const milliseconds most = deadline_;
       if (now - moved_at >= most) stop_late(plan, most, moved_at + most);
       idle(deadline && !late
@@ -421,11 +423,11 @@ void Executor::idle(std::chrono::microseconds most, std::optional<int> plan) {
   }
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return Team::Sleeper(team_).sleep(std::min(most, kDeafSleep));
-  asleep_.store(true);
+  threads_.asleep.store(true);
   bool ended = false;
   int budget = options_.blocks_at_once;
   if (!pass(budget, ended) && !(plan && done(*plan)) && !team_.stopped()) {
-    if (awaits_) most = std::min(most, kArrivalSleep);
+    if (last_pass_.awaits) most = std::min(most, kArrivalSleep);
     if (messages_.behind_device()) most = std::min(most, kDeviceSleep);
     if (!wakes_) most = std::min(most, kDeafSleep);
     try {
@@ -434,9 +436,9 @@ void Executor::idle(std::chrono::microseconds most, std::optional<int> plan) {
       team_.stop(error);
     }
   }
-  asleep_.store(false);
+  threads_.asleep.store(false);
   lock.unlock();
-  if (ended && waiters_.load() > 0) team_.wake();
+  if (ended && threads_.waiters.load() > 0) team_.wake();
 }
 
 void Executor::listen() {
@@ -452,7 +454,7 @@ void Executor::listen() {
 
 void Executor::wake() noexcept {
   team_.wake();
-  if (asleep_.load()) transport_->wake();
+  if (threads_.asleep.load()) transport_->wake();
 }
 
 void Executor::tell_peers() noexcept {

@@ -113,7 +113,7 @@ class Executor {
   bool streams(const Step& step, std::size_t width) const;
   bool reads_ahead() const { return options_.read_ahead; }
   // Seconds that threads have spent in `wait` so far.
-  double waited_seconds() const { return waited_.load(); }
+  double waited_seconds() const { return threads_.waited.load(); }
   // Seconds in which messages were under way, one or many: posted, and not known to be through.
   double messages_seconds() const { return messages_.seconds(); }
 
@@ -155,16 +155,25 @@ class Executor {
   Messages messages_;
   UpdateArguments updates_;
   StragglerReport stragglers_;
-  std::vector<const std::byte*> from_;  // the operands of the blocks at work
-  std::vector<std::byte*> to_;
-  std::uint64_t vendor_starts_ = 0, vendor_ends_ = 0;  // executions with vendors' sums
-  const PlanState* at_ = nullptr;                      // the plan at work
-  bool oversubscribed_ = false;                        // see ProgressState
-  bool awaits_ = false;                  // a lane is stuck at ranks of this host; of the last pass
-  std::atomic<bool> asleep_{false};      // a thread sleeps on the transport, or is about to
-  std::atomic<std::uint64_t> moves_{0};  // passes in which something moved
-  std::atomic<int> waiters_{0};          // threads in `wait`
-  std::atomic<double> waited_{0};
+  struct {
+    std::vector<const std::byte*> from;
+    std::vector<std::byte*> to;
+  } operands_;  // of the blocks at work
+  struct {
+    std::uint64_t starts = 0, ends = 0;
+  } vendor_;  // executions with vendors' sums
+  struct Pass {
+    const PlanState* at = nullptr;  // the plan at work
+    bool oversubscribed = false;    // see ProgressState
+    bool awaits = false;            // a lane is stuck at ranks of this host
+  };
+  Pass last_pass_;
+  struct {
+    std::atomic<bool> asleep{false};      // one sleeps on the transport, or is about to
+    std::atomic<std::uint64_t> moves{0};  // passes in which something moved
+    std::atomic<int> waiters{0};          // in `wait`
+    std::atomic<double> waited{0};        // seconds, in `wait`
+  } threads_;                             // that call this
   std::atomic<ExecutorObserver*> observer_{nullptr};
 };
 

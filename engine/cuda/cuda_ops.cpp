@@ -17,6 +17,25 @@ namespace lockstep::engine::cuda {
 CudaOps::Asked::Asked(const Context& context, Memory& memory)
     : done(context), answer(memory.pinned(sizeof(Problem))) {}
 
+CudaOps::Questions::Questions(const GpuParts& gpu)
+    : problem(gpu.memory.allocate(sizeof(Problem), "the words of a step")),
+      asked{Asked(gpu.context, gpu.memory), Asked(gpu.context, gpu.memory)} {}
+
+CudaOps::Batches::Batches(const GpuParts& gpu)
+    : stream(gpu.context),
+      staging(gpu.context, gpu.memory),
+      arrived(gpu.context),
+      loaded(gpu.context) {}
+
+CudaOps::Beside::Beside(const GpuParts& gpu)
+    : stream(gpu.context),
+      kernels_done(gpu.context),
+      reductions_done(gpu.context),
+      staging(gpu.context, gpu.memory),
+      word(gpu.memory.allocate(sizeof(std::uint64_t), "the words of a step")),
+      pinned_word(gpu.memory.pinned(sizeof(std::uint64_t))),
+      state(gpu.memory.allocate(sizeof(StepState), "the words of a step")) {}
+
 CudaOps::CudaOps(const GpuParts& gpu, DType dtype, LaneLibraries libraries, LaneLibraries apart)
     : dtype_(dtype),
       context_(&gpu.context),
@@ -24,37 +43,27 @@ CudaOps::CudaOps(const GpuParts& gpu, DType dtype, LaneLibraries libraries, Lane
       kernels_(&gpu.kernels),
       main_(gpu, std::move(libraries), true),
       gradients_(gpu, std::move(apart), false),
-      forked_(gpu.context),
+      separate_{.forked = Event(gpu.context)},
       staging_(gpu.context, gpu.memory),
       state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")),
-      problem_(gpu.memory.allocate(sizeof(Problem), "the words of a step")),
       answer_(gpu.memory.pinned(sizeof(double))),
-      asked_{Asked(gpu.context, gpu.memory), Asked(gpu.context, gpu.memory)},
-      copies_(gpu.context),
-      copies_staging_(gpu.context, gpu.memory),
-      arrived_(gpu.context),
-      loaded_(gpu.context),
-      beside_(gpu.context),
-      kernels_done_(gpu.context),
-      reductions_done_(gpu.context),
-      beside_staging_(gpu.context, gpu.memory),
-      word_(gpu.memory.allocate(sizeof(std::uint64_t), "the words of a step")),
-      pinned_word_(gpu.memory.pinned(sizeof(std::uint64_t))),
-      update_state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")),
+      questions_(gpu),
+      batches_(gpu),
+      beside_(gpu),
       recorder_(std::make_unique<Recorder>(*this)) {
-  while (gradients_done_.size() < kMostApart) gradients_done_.emplace_back(gpu.context);
+  while (separate_.done.size() < kMostApart) separate_.done.emplace_back(gpu.context);
   const Problem none;
-  write(&none, problem_.data(), sizeof none);
+  write(&none, questions_.problem.data(), sizeof none);
 }
 
 // Buffers may go only when nothing queued uses them.
 CudaOps::~CudaOps() {
   recorder_->abandon();
   try {
-    copies_.synchronize();
+    batches_.stream.synchronize();
     stream_.synchronize();
     gradients_.stream.synchronize();
-    beside_.synchronize();
+    beside_.stream.synchronize();
   } catch (const std::exception&) {
     // Of work that failed nothing uses them any more.
   }
@@ -98,32 +107,35 @@ const StepState* CudaOps::publish(const StepState& state) {
 void CudaOps::synchronize() {
   join_apart();
   if (recording()) return stream_.synchronize();  // which refuses
-  if (Asked& asked = asked_[asking_]; !asked.questions.empty())
-    stream_.copy(asked.answer.data(), problem_.data(), sizeof(Problem));
+  if (Asked& asked = questions_.asked[questions_.asking]; !asked.questions.empty())
+    stream_.copy(asked.answer.data(), questions_.problem.data(), sizeof(Problem));
   stream_.synchronize();
   if (!recorder_->keeps()) {
     outgrown_.clear();
     main_.forget_outgrown();
     gradients_.forget_outgrown();
   }
-  for (const std::size_t older : {1 - asking_, asking_}) answer(asked_[older]);
+  for (const std::size_t older : {1 - questions_.asking, questions_.asking})
+    answer(questions_.asked[older]);
 }
 
 void CudaOps::mark_kernels(int number) {
   join_apart();
-  Asked& asked = asked_[asking_];
-  if (!asked.questions.empty()) stream_.copy(asked.answer.data(), problem_.data(), sizeof(Problem));
+  Asked& asked = questions_.asked[questions_.asking];
+  if (!asked.questions.empty())
+    stream_.copy(asked.answer.data(), questions_.problem.data(), sizeof(Problem));
   stream_.record(asked.done);
-  marked_[std::size_t(number)] = asking_;
-  asking_ = 1 - asking_;
-  if (Asked& next = asked_[asking_]; !next.questions.empty()) {  // nobody waited for that event
+  questions_.marked[std::size_t(number)] = questions_.asking;
+  questions_.asking = 1 - questions_.asking;
+  if (Asked& next = questions_.asked[questions_.asking];
+      !next.questions.empty()) {  // nobody waited for that event
     next.done.synchronize(CudaStream::kDeadline);
     answer(next);
   }
 }
 
 void CudaOps::wait_for_kernels(int number) {
-  Asked& asked = asked_[marked_[std::size_t(number)]];
+  Asked& asked = questions_.asked[questions_.marked[std::size_t(number)]];
   asked.done.synchronize(CudaStream::kDeadline);
   answer(asked);
 }
@@ -143,11 +155,11 @@ void CudaOps::ask_now(Question question) {
     question.ids = copy_of(reinterpret_cast<const std::byte*>(published_.ids),
                            question.rows * sizeof(std::int64_t));
   }
-  asked_[asking_].questions.push_back(std::move(question));
+  questions_.asked[questions_.asking].questions.push_back(std::move(question));
 }
 
 const std::byte* CudaOps::copy_of(const std::byte* data, std::size_t bytes) {
-  Asked& asked = asked_[asking_];
+  Asked& asked = questions_.asked[questions_.asking];
   if (asked.used == asked.copies.size()) asked.copies.emplace_back();
   Buffer& copy = asked.copies[asked.used++];
   if (copy.bytes() < bytes) {
@@ -166,12 +178,12 @@ void CudaOps::answer(Asked& asked) {
   if (questions.empty() ||
       reinterpret_cast<const Problem*>(asked.answer.data())->first == Problem::kNone)
     return;
-  Asked& other = &asked == &asked_[0] ? asked_[1] : asked_[0];
+  Asked& other = &asked == &questions_.asked[0] ? questions_.asked[1] : questions_.asked[0];
   for (Question& question : std::exchange(other.questions, {}))
     questions.push_back(std::move(question));
   other.used = 0;
   const Problem none;
-  write(&none, problem_.data(), sizeof none);
+  write(&none, questions_.problem.data(), sizeof none);
   StepState state = published_;
   for (const Question& question : questions) {
     std::vector<std::int64_t> ids(question.ids == nullptr ? 0 : question.rows);
@@ -196,24 +208,24 @@ void CudaOps::load(const float* from, Tensor x) {
   invariant(x.dtype == dtype_, "load into another element type");
   const std::size_t count = x.elements(), bytes = count * sizeof(float);
   std::byte* const there = arriving(bytes);
-  copies_staging_.write(copies_, from, there, bytes);
-  copies_.record(arrived_);
-  stream_.wait(arrived_);
+  batches_.staging.write(batches_.stream, from, there, bytes);
+  batches_.stream.record(batches_.arrived);
+  stream_.wait(batches_.arrived);
   if (dtype_ == DType::kFloat32) {
     stream_.copy(x.data, there, bytes);
   } else {
     launch(grid_for(count), Convert{reinterpret_cast<const float*>(there), x.data, count});
   }
-  stream_.record(loaded_);
+  stream_.record(batches_.loaded);
 }
 
 std::byte* CudaOps::arriving(std::size_t bytes) {
-  if (arriving_.bytes() < bytes) {
-    outgrown_.push_back(std::move(arriving_));
-    arriving_ = memory_->allocate(bytes, "a batch that is on its way");
+  if (batches_.memory.bytes() < bytes) {
+    outgrown_.push_back(std::move(batches_.memory));
+    batches_.memory = memory_->allocate(bytes, "a batch that is on its way");
   }
-  copies_.wait(loaded_);  // the last batch was read from there
-  return arriving_.data();
+  batches_.stream.wait(batches_.loaded);  // the last batch was read from there
+  return batches_.memory.data();
 }
 
 // All of it in one copy, the words of the step at its end, and one kernel that puts it where it
@@ -221,7 +233,7 @@ std::byte* CudaOps::arriving(std::size_t bytes) {
 // returns.
 const StepState* CudaOps::stage(const StepState& state, const HostBatch& batch, Tensor input,
                                 Tensor target, std::int64_t* ids) {
-  arrived_.synchronize(CudaStream::kDeadline);
+  batches_.arrived.synchronize(CudaStream::kDeadline);
   if (batch.block.empty() || state.examples == 0)
     return Ops::stage(state, batch, input, target, ids);
   invariant(input.dtype == dtype_, "a batch for another element type");
@@ -229,9 +241,9 @@ const StepState* CudaOps::stage(const StepState& state, const HostBatch& batch, 
   std::byte* const words = batch.block.data() + batch.block.size() - sizeof(StepState);
   std::memcpy(words, &state, sizeof state);
   std::byte* const there = arriving(batch.block.size());
-  copies_.copy(there, batch.block.data(), batch.block.size());
-  copies_.record(arrived_);
-  stream_.wait(arrived_);
+  batches_.stream.copy(there, batch.block.data(), batch.block.size());
+  batches_.stream.record(batches_.arrived);
+  stream_.wait(batches_.arrived);
   const auto part = [&](const void* of_block, void* to, std::size_t bytes) {
     const auto* const at = static_cast<const std::byte*>(of_block);
     return TakeBatch::Words{
@@ -244,7 +256,7 @@ const StepState* CudaOps::stage(const StepState& state, const HostBatch& batch, 
                    {part(batch.targets.data(), target.data, batch.targets.size_bytes()),
                     part(batch.ids.data(), ids, batch.ids.size_bytes()),
                     part(words, state_.data(), sizeof state)}});
-  stream_.record(loaded_);
+  stream_.record(batches_.loaded);
   return reinterpret_cast<const StepState*>(state_.data());
 }
 

@@ -213,39 +213,55 @@ class CudaOps final : public Ops {
   Lane main_, gradients_;
   Lane* lane_ = &main_;  // at work
   CudaStream& stream_ = main_.stream;
-  bool apart_ = false;      // gradients may go apart
-  std::size_t parted_ = 0;  // how many layers had them apart since kernels came behind all of them
-  Event forked_;
-  std::deque<Event> gradients_done_;  // kMostApart, in turn
+  struct {
+    bool on = false;         // gradients may go apart
+    std::size_t layers = 0;  // that had them apart since kernels came behind all of them
+    Event forked;
+    std::deque<Event> done = {};  // kMostApart, in turn
+  } separate_;
   HostStaging staging_;
-  StepState published_;     // as the host last gave it
-  Buffer state_, problem_;  // a StepState, a Problem on the GPU
-  Buffer answer_;           // pinned: a double
-  std::array<Asked, 2> asked_;
-  std::size_t asking_ = 0;               // the one at work
-  std::array<std::size_t, 2> marked_{};  // that before each event of kernels
-  std::vector<Buffer> outgrown_;         // copies that queued kernels may still use
+  StepState published_;           // as the host last gave it
+  Buffer state_;                  // a StepState on the GPU
+  Buffer answer_;                 // pinned: a double
+  std::vector<Buffer> outgrown_;  // copies that queued kernels may still use
+
+  struct Questions {
+    explicit Questions(const GpuParts& gpu);
+    Buffer problem;  // a Problem on the GPU
+    std::array<Asked, 2> asked;
+    std::size_t asking = 0;               // the one at work
+    std::array<std::size_t, 2> marked{};  // that before each event of kernels
+  };
+  Questions questions_;
 
   std::byte* arriving(std::size_t bytes);  // where the next batch comes to, when that is free
-  // Of batches that come from the host.
-  CudaStream copies_;
-  HostStaging copies_staging_;
-  Event arrived_, loaded_;  // a batch lies beside the input; and in it
-  Buffer arriving_;
+  // Batches that come from the host.
+  struct Batches {
+    explicit Batches(const GpuParts& gpu);
+    CudaStream stream;
+    HostStaging staging;
+    Event arrived, loaded;  // a batch lies beside the input; and in it
+    Buffer memory;          // beside the input
+  };
+  Batches batches_;
 
   const Event& event(int number) const;  // made on first use
   bool recording() const { return stream_.recorded() != nullptr; }
   const StepState* given(const StepState& state) const;
 
   // State of reduce, checksum and events. Any thread may call these.
-  mutable std::mutex mutex_;
-  mutable CudaStream beside_;
-  Event kernels_done_, reductions_done_;  // when those so far are done
-  mutable std::deque<Event> events_;      // by number
-  mutable HostStaging beside_staging_;
-  mutable Buffer word_, pinned_word_;       // 8 bytes
-  Buffer update_state_;                     // on the GPU: a StepState ...
-  mutable std::optional<StepState> given_;  // ... as it was last queued
+  struct Beside {
+    explicit Beside(const GpuParts& gpu);
+    std::mutex mutex;
+    CudaStream stream;
+    Event kernels_done, reductions_done;  // when those so far are done
+    std::deque<Event> events;             // by number
+    HostStaging staging;
+    Buffer word, pinned_word;        // 8 bytes
+    Buffer state;                    // on the GPU: a StepState ...
+    std::optional<StepState> given;  // ... as it was last queued
+  };
+  mutable Beside beside_;
 
   std::unique_ptr<Recorder> recorder_;  // last: what it keeps uses all of these
 };

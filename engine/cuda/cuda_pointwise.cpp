@@ -98,7 +98,7 @@ void CudaOps::embedding_rows(const StepState* state, const RowSource& source, Te
   check_ids(source, x, layer);
   launch(grid_for(x.rows() * source.fields),
          EmbeddingRows{state, x.data, x.columns(), source.first, source.fields, source.rows, places,
-                       reinterpret_cast<Problem*>(problem_.data())});
+                       reinterpret_cast<Problem*>(questions_.problem.data())});
   ask({.numbers = x, .source = source, .layer = std::string(layer)});
 }
 
@@ -140,7 +140,7 @@ void CudaOps::softmax_cross_entropy(const StepState* state, double smoothing, Te
   launch(warps_for(logits.rows()),
          SoftmaxCrossEntropy{state, logits.data, target.as<float>(), dlogits.data,
                              losses.as<double>(), correct.as<double>(), classes, smoothing,
-                             reinterpret_cast<Problem*>(problem_.data())});
+                             reinterpret_cast<Problem*>(questions_.problem.data())});
   ask({.numbers = target, .classes = classes});
 }
 

@@ -37,24 +37,25 @@ void CudaOps::dense_forward(const StepState* state, const DenseSpec& spec, Tenso
 }
 
 void CudaOps::begin_apart(std::size_t running) {
-  if (parted_ > running) stream_.wait(gradients_done_[(parted_ - 1 - running) % kMostApart]);
-  apart_ = true;
+  if (separate_.layers > running)
+    stream_.wait(separate_.done[(separate_.layers - 1 - running) % kMostApart]);
+  separate_.on = true;
 }
 
 void CudaOps::end_apart() {
-  gradients_.stream.record(gradients_done_[parted_++ % kMostApart]);
-  apart_ = false;
+  gradients_.stream.record(separate_.done[separate_.layers++ % kMostApart]);
+  separate_.on = false;
 }
 
 void CudaOps::join_apart() {
-  if (apart_) end_apart();  // an exception left backward
-  if (parted_ > 0) stream_.wait(gradients_done_[(parted_ - 1) % kMostApart]);
-  parted_ = 0;
+  if (separate_.on) end_apart();  // an exception left backward
+  if (separate_.layers > 0) stream_.wait(separate_.done[(separate_.layers - 1) % kMostApart]);
+  separate_.layers = 0;
 }
 
 template <class Data, class Gradients>
 void CudaOps::backward_apart(bool has_dx, Data data, Gradients gradients) {
-  if (!apart_ || !has_dx) {
+  if (!separate_.on || !has_dx) {
     if (has_dx) data();
     return gradients();
   }
@@ -63,8 +64,8 @@ void CudaOps::backward_apart(bool has_dx, Data data, Gradients gradients) {
     explicit Away(CudaOps& o) : ops(o) { ops.lane_ = &ops.gradients_; }
     ~Away() { ops.lane_ = &ops.main_; }
   };
-  stream_.record(forked_);
-  gradients_.stream.wait(forked_);
+  stream_.record(separate_.forked);
+  gradients_.stream.wait(separate_.forked);
   data();
   const Away away(*this);
   gradients();

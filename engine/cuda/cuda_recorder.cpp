@@ -42,9 +42,9 @@ void CudaOps::Recorder::begin(int number, engine::Recorder* first) {
     stream.wait(theirs->begun_);
   }
   ops_.gradients_.stream.record_into(capture_.get());
-  const std::scoped_lock lock(ops_.mutex_);
-  ops_.beside_.record_into(capture_.get());
-  ops_.beside_.wait(first == nullptr ? begun_ : theirs->begun_);
+  const std::scoped_lock lock(ops_.beside_.mutex);
+  ops_.beside_.stream.record_into(capture_.get());
+  ops_.beside_.stream.wait(first == nullptr ? begun_ : theirs->begun_);
   events_recorded_ = true;
 }
 
@@ -55,8 +55,8 @@ void CudaOps::Recorder::leave() {
   ops_.stream_.record(left_);
   kept_[number_];
   ops_.stream_.record_into(nullptr);
-  const std::scoped_lock lock(ops_.mutex_);
-  ops_.beside_.record_into(nullptr);
+  const std::scoped_lock lock(ops_.beside_.mutex);
+  ops_.beside_.stream.record_into(nullptr);
 }
 
 std::string CudaOps::Recorder::end(std::span<engine::Recorder* const> others) {
@@ -91,7 +91,7 @@ std::string CudaOps::Recorder::end(std::span<engine::Recorder* const> others) {
 void CudaOps::Recorder::abandon() noexcept {
   ops_.stream_.record_into(nullptr);
   ops_.gradients_.stream.record_into(nullptr);
-  ops_.beside_.record_into(nullptr);
+  ops_.beside_.stream.record_into(nullptr);
   if (!std::exchange(began_, false)) return;
   CUgraph graph = nullptr;
   ops_.context_->driver().stream_end_capture(ops_.stream_.handle(), &graph);
@@ -142,10 +142,10 @@ void CudaOps::Recorder::follow(int number, engine::Recorder& first) {
 
 void CudaOps::Recorder::behind_repetition(int number, const Event& launched) {
   {
-    const std::scoped_lock lock(ops_.mutex_);
-    ops_.beside_.wait(launched);
+    const std::scoped_lock lock(ops_.beside_.mutex);
+    ops_.beside_.stream.wait(launched);
     if (std::exchange(events_recorded_, false)) {
-      for (const Event& event : ops_.events_) ops_.beside_.record(event);
+      for (const Event& event : ops_.beside_.events) ops_.beside_.stream.record(event);
     }
   }
   for (const Question& question : kept_.at(number).questions) ops_.ask_now(question);

@@ -49,29 +49,30 @@ UpdateTerms terms_of(const ReduceArguments& a, const StepState* state) {
 }  // namespace
 
 void CudaOps::reduce_behind_kernels() {
-  stream_.record(kernels_done_);
-  const std::scoped_lock lock(mutex_);
-  beside_.wait(kernels_done_);
-  if (parted_ > 0) beside_.wait(gradients_done_[(parted_ - 1) % kMostApart]);
+  stream_.record(beside_.kernels_done);
+  const std::scoped_lock lock(beside_.mutex);
+  beside_.stream.wait(beside_.kernels_done);
+  if (separate_.layers > 0)
+    beside_.stream.wait(separate_.done[(separate_.layers - 1) % kMostApart]);
 }
 
 void CudaOps::go_behind_reductions() {
   {
-    const std::scoped_lock lock(mutex_);
-    beside_.record(reductions_done_);
+    const std::scoped_lock lock(beside_.mutex);
+    beside_.stream.record(beside_.reductions_done);
   }
-  stream_.wait(reductions_done_);
+  stream_.wait(beside_.reductions_done);
 }
 
 // They do not move, so that they may be used while others are made.
 const Event& CudaOps::event(int number) const {
-  while (events_.size() <= std::size_t(number)) events_.emplace_back(*context_);
-  return events_[std::size_t(number)];
+  while (beside_.events.size() <= std::size_t(number)) beside_.events.emplace_back(*context_);
+  return beside_.events[std::size_t(number)];
 }
 
 void CudaOps::record_event(int number) const {
-  const std::scoped_lock lock(mutex_);
-  beside_.record(event(number));
+  const std::scoped_lock lock(beside_.mutex);
+  beside_.stream.record(event(number));
 }
 
 // The event may have moved on since: then more is waited for than need be. That is queued already,
@@ -80,27 +81,27 @@ void CudaOps::reduce_behind(const Ops& other, int number) const {
   const auto& theirs = static_cast<const CudaOps&>(other);
   const Event* last = nullptr;
   {
-    const std::scoped_lock lock(theirs.mutex_);
+    const std::scoped_lock lock(theirs.beside_.mutex);
     last = &theirs.event(number);
   }
-  const std::scoped_lock lock(mutex_);
-  beside_.wait(*last);
+  const std::scoped_lock lock(beside_.mutex);
+  beside_.stream.wait(*last);
 }
 
 void CudaOps::record_event(const Event& shared) const {
-  const std::scoped_lock lock(mutex_);
-  beside_.record(shared);
+  const std::scoped_lock lock(beside_.mutex);
+  beside_.stream.record(shared);
 }
 
 void CudaOps::reduce_behind(const Event& shared) const {
-  const std::scoped_lock lock(mutex_);
-  beside_.wait(shared);
+  const std::scoped_lock lock(beside_.mutex);
+  beside_.stream.wait(shared);
 }
 
 void CudaOps::wait_for_event(int number) const {
   const Event* last = nullptr;
   {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(beside_.mutex);
     last = &event(number);
   }
   last->synchronize(CudaStream::kDeadline);
@@ -109,7 +110,7 @@ void CudaOps::wait_for_event(int number) const {
 // Libraries make their calls for the GPU that is current.
 void* CudaOps::reductions_queue() const {
   context_->use();
-  return beside_.handle();
+  return beside_.stream.handle();
 }
 
 void CudaOps::set_on_waiting(std::function<void(std::chrono::nanoseconds)> look) {
@@ -117,25 +118,26 @@ void CudaOps::set_on_waiting(std::function<void(std::chrono::nanoseconds)> look)
 }
 
 bool CudaOps::is_done(int number) const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(beside_.mutex);
   return event(number).done();
 }
 
 // The words of updates, where they lie on the GPU. The mutex is held.
 const StepState* CudaOps::given(const StepState& state) const {
   // A recorded step ends before the next one's words are written, so its updates read the step's.
-  if (beside_.recorded() != nullptr) return reinterpret_cast<const StepState*>(state_.data());
-  if (given_ != state) {
-    beside_staging_.write(beside_, &state, update_state_.data(), sizeof(StepState));
-    given_ = state;
+  if (beside_.stream.recorded() != nullptr)
+    return reinterpret_cast<const StepState*>(state_.data());
+  if (beside_.given != state) {
+    beside_.staging.write(beside_.stream, &state, beside_.state.data(), sizeof(StepState));
+    beside_.given = state;
   }
-  return reinterpret_cast<const StepState*>(update_state_.data());
+  return reinterpret_cast<const StepState*>(beside_.state.data());
 }
 
 void CudaOps::find_factors(const FactorArguments& a) const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(beside_.mutex);
   kernels_->launch(
-      beside_, {.blocks = 1, .threads = FindFactors::kThreads},
+      beside_.stream, {.blocks = 1, .threads = FindFactors::kThreads},
       FindFactors{*a.rule, given(*a.state), a.squares, a.blocks, a.segments, a.memory});
 }
 
@@ -143,7 +145,7 @@ void CudaOps::find_factors(const FactorArguments& a) const {
 void CudaOps::reduce(const ReduceArguments& a) const {
   check_reduce(a, a.count);
   if (a.count == 0 && a.epilogue != Epilogue::kSquares) return;
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(beside_.mutex);
   const Sources from = sources_of(a);
   const Targets to = targets_of(a);
   const StepState* const words = a.epilogue == Epilogue::kUpdate ? given(*a.update.state) : nullptr;
@@ -155,14 +157,15 @@ void CudaOps::reduce(const ReduceArguments& a) const {
   const Grid grid{.blocks = std::max(1u, blocks), .threads = kReduceThreads};
   const double scale = a.epilogue == Epilogue::kScale ? a.scale : 1;
   if (own && a.epilogue == Epilogue::kUpdate) {
-    kernels_->launch(beside_, grid, ReduceUpdate{from, to, a.count, terms_of(a, words)});
+    kernels_->launch(beside_.stream, grid, ReduceUpdate{from, to, a.count, terms_of(a, words)});
   } else if (own && a.epilogue == Epilogue::kSquares) {
-    kernels_->launch(beside_, grid, ReduceSquares{from, to, a.count, a.squares, a.squares_step});
+    kernels_->launch(beside_.stream, grid,
+                     ReduceSquares{from, to, a.count, a.squares, a.squares_step});
   } else if (own) {
-    kernels_->launch(beside_, grid,
+    kernels_->launch(beside_.stream, grid,
                      ReduceSum{from, to, a.count, scale, a.epilogue == Epilogue::kRound});
   } else {
-    kernels_->launch(beside_, grid,
+    kernels_->launch(beside_.stream, grid,
                      ReduceAny{a.dtype, a.target.value_or(a.dtype), a.op, a.epilogue, from, to,
                                a.count, scale, a.squares, a.squares_step, terms_of(a, words)});
   }
@@ -171,14 +174,15 @@ void CudaOps::reduce(const ReduceArguments& a) const {
 std::uint64_t CudaOps::checksum(const std::byte* data, std::size_t bytes,
                                 std::size_t offset) const {
   if (bytes == 0) return 0;
-  const std::scoped_lock lock(mutex_);
-  beside_.fill(word_.data(), 0, sizeof(std::uint64_t));
-  kernels_->launch(beside_, grid_for(bytes / 4),
-                   Checksum{data, bytes, offset, reinterpret_cast<std::uint64_t*>(word_.data())});
-  beside_.copy(pinned_word_.data(), word_.data(), sizeof(std::uint64_t));
-  beside_.synchronize();
+  const std::scoped_lock lock(beside_.mutex);
+  beside_.stream.fill(beside_.word.data(), 0, sizeof(std::uint64_t));
+  kernels_->launch(
+      beside_.stream, grid_for(bytes / 4),
+      Checksum{data, bytes, offset, reinterpret_cast<std::uint64_t*>(beside_.word.data())});
+  beside_.stream.copy(beside_.pinned_word.data(), beside_.word.data(), sizeof(std::uint64_t));
+  beside_.stream.synchronize();
   std::uint64_t sum = 0;
-  std::memcpy(&sum, pinned_word_.data(), sizeof sum);
+  std::memcpy(&sum, beside_.pinned_word.data(), sizeof sum);
   return sum;
 }
 

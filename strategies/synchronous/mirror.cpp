@@ -133,28 +133,28 @@ std::array<std::byte*, collectives::kSpaces> Mirror::take_spaces(const ArenaLayo
 }
 
 std::byte* Mirror::host_weights() const {
-  return own_ops->in_host_memory() ? space(Space::kWeight) : weights_copy_.data();
+  return own_ops->in_host_memory() ? space(Space::kWeight) : copies_.weights.data();
 }
 
 void Mirror::download() {
   if (loss_scale) loss_scale->download();
   if (own_ops->in_host_memory()) return;
   const std::size_t bytes = graph.parameters() * engine::size_of(graph.dtype());
-  if (weights_copy_.bytes() != bytes) weights_copy_ = engine::Buffer(bytes);
-  if (slots_copy_.bytes() != slots_.bytes()) slots_copy_ = engine::Buffer(slots_.bytes());
-  own_ops->read(space(Space::kWeight), weights_copy_.data(), bytes);
-  own_ops->read(slots_.data(), slots_copy_.data(), slots_.bytes());
+  if (copies_.weights.bytes() != bytes) copies_.weights = engine::Buffer(bytes);
+  if (copies_.slots.bytes() != slots_.bytes()) copies_.slots = engine::Buffer(slots_.bytes());
+  own_ops->read(space(Space::kWeight), copies_.weights.data(), bytes);
+  own_ops->read(slots_.data(), copies_.slots.data(), slots_.bytes());
 }
 
 void Mirror::upload() {
   if (own_ops->in_host_memory()) return;
-  own_ops->write(weights_copy_.data(), space(Space::kWeight), weights_copy_.bytes());
-  own_ops->write(slots_copy_.data(), slots_.data(), slots_.bytes());
+  own_ops->write(copies_.weights.data(), space(Space::kWeight), copies_.weights.bytes());
+  own_ops->write(copies_.slots.data(), slots_.data(), slots_.bytes());
   own_ops->synchronize();
 }
 
 std::byte* Mirror::slot(std::size_t kept, std::size_t packed) const {
-  return (own_ops->in_host_memory() ? slots_ : slots_copy_).data() +
+  return (own_ops->in_host_memory() ? slots_ : copies_.slots).data() +
          (kept * owned_elements_ + packed) * engine::size_of(slot_dtype());
 }
 

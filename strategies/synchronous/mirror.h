@@ -88,20 +88,26 @@ class Mirror : private OwnOps, public engine::Replica, private engine::Context {
   std::byte* widened(const engine::Parameter& frozen) const;
   std::size_t owned_elements() const { return owned_elements_; }
 
-  std::int64_t assigned = 0;      // steps that `next` has given out of the current work
-  engine::DataPosition position;  // where the data stands after them
-  std::size_t started = 0;        // buckets of this step whose collectives have been started
-  bool behind_updates = false;    // kernels come behind all updates of the last step
-  bool recording = false;         // what is queued is kept, to be repeated
+  struct Progress {
+    std::int64_t assigned = 0;      // steps that `next` has given out of the current work
+    engine::DataPosition position;  // where the data stands after them
+    std::size_t started = 0;        // buckets of this step whose collectives have been started
+    bool behind_updates = false;    // kernels come behind all updates of the last step
+    bool recording = false;         // what is queued is kept, to be repeated
+  };
+  Progress progress;
+  struct Reported {
+    std::int64_t step = -1;        // of the last report; -1: none since `open`
+    engine::LossScaleState scale;  // as that step had it
+  };
+  Reported reported;
   StepDeadline deadline;
-  std::int64_t reported = -1;             // the step of the last report; -1: none since `open`
-  std::optional<WeightChecks> checks;     // where mirrors are compared; since `open`
-  std::optional<LossScale> loss_scale;    // where it is dynamic; since `open`
-  engine::LossScaleState reported_scale;  // as the reported step had it
-  std::vector<double> averaged;           // statistics as they were when they were last averaged
-  struct Overlapped {                     // what was done beside other work, so far
-    std::int64_t updates = 0;             // of buckets, before backward had ended
-    std::int64_t reductions = 0;          // of layers, begun while buckets were in flight
+  std::optional<WeightChecks> checks;   // where mirrors are compared; since `open`
+  std::optional<LossScale> loss_scale;  // where it is dynamic; since `open`
+  std::vector<double> averaged;         // statistics as they were when they were last averaged
+  struct Overlapped {                   // what was done beside other work, so far
+    std::int64_t updates = 0;           // of buckets, before backward had ended
+    std::int64_t reductions = 0;        // of layers, begun while buckets were in flight
   };
   Overlapped overlapped;
 
@@ -118,9 +124,11 @@ class Mirror : private OwnOps, public engine::Replica, private engine::Context {
   std::size_t owned_elements_ = 0;
   std::size_t masters_at_ = 0;  // among the values kept
   engine::Buffer slots_, widened_;
-  engine::Buffer found_;                      // engine::UpdateMemory
-  std::vector<engine::Buffer> spaces_;        // of a device with memory of its own
-  engine::Buffer weights_copy_, slots_copy_;  // of these, for the host
+  engine::Buffer found_;                // engine::UpdateMemory
+  std::vector<engine::Buffer> spaces_;  // of a device with memory of its own
+  struct {
+    engine::Buffer weights, slots;
+  } copies_;  // of these, for the host
   PlanTimeline timeline_;
   std::optional<collectives::Executor> executor_;
 };

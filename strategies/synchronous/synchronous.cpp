@@ -137,11 +137,9 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   vendor_sums_.reset();
   graph_recorder_.reset();
   mirrors_.clear();
-  team_.reset(), gpu_spaces_.reset(), memory_.reset();
+  shared_.team.reset(), shared_.gpu_spaces.reset(), shared_.memory.reset();
   ++generation_;
-  graph_ = graph;
-  rule_ = rule;
-  open_ = options;
+  open_ = {graph, rule, options};
 
   // Planned with a graph of one row, which takes next to nothing; compared; and only then memory is
   // taken, so that all processes of the host have seen the same memory free.
@@ -160,15 +158,15 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   };
   job_->bootstrap().processes() == 1 ? check()
                                      : collectives::run_collectively(*job_, check, "devices");
-  planning_ops_ = host_ops(ops->dtype());
-  const auto scaled_before = recorded_scaling(open_.plan, ops->dtype());
-  rule_.scaling = scaling_of(options_.step.loss_scale, scaled_before, ops->dtype());
-  if (scaled_before && *scaled_before != rule_.scaling)
+  fallback_.planning_ops = host_ops(ops->dtype());
+  const auto scaled_before = recorded_scaling(open_.options.plan, ops->dtype());
+  open_.rule.scaling = scaling_of(options_.step.loss_scale, scaled_before, ops->dtype());
+  if (scaled_before && *scaled_before != open_.rule.scaling)
     options_.log.warning(
         "loss scale {} was asked for, the checkpoint was written with {}: bits may differ",
-        text_of(rule_.scaling), text_of(*scaled_before));
+        text_of(open_.rule.scaling), text_of(*scaled_before));
   const engine::Graph first(graph, *ops, 1, graph_options());
-  const std::string flags = flags_text(options_, rule_, options, first.dtype(), queued_);
+  const std::string flags = flags_text(options_, open_.rule, options, first.dtype(), queued_);
   // Of another model one line is enough: the others follow from it. Whether all look for costs is
   // compared before one of them does.
   collectives::require_same(*job_, graph.describe(), "model", true);
@@ -181,7 +179,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
                     options_.step.bucket_bytes, options_.measured ? "measured" : "assumed",
                     engine::hash(options.plan), options.run),
         "flags");
-  gpu_path_->find(topology_, queued_, open_.plan);
+  gpu_path_->find(topology_, queued_, open_.options.plan);
   design(first);
   plan_memory(*ops_of(first_device, design_.kernels), first);
   collectives::require_same(
@@ -213,17 +211,19 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
 void Synchronous::design(const engine::Graph& graph) {
   DesignOptions design_options{.step = options_.step};
   design_options.step.dtype = graph.dtype();
-  design_options.rule = rule_;
-  planned_before_ = obey_record(open_.plan, job_->ranks().host, design_options, options_.log);
-  other_arithmetic_ = membership().chief &&
-                      other_arithmetic(open_.plan, job_->ranks().host, arithmetic(), options_.log);
+  design_options.rule = open_.rule;
+  plan_source_.recorded =
+      obey_record(open_.options.plan, job_->ranks().host, design_options, options_.log);
+  plan_source_.other_arithmetic =
+      membership().chief &&
+      other_arithmetic(open_.options.plan, job_->ranks().host, arithmetic(), options_.log);
   for (engine::Device* device : options_.devices) {
-    const std::string choices = recorded_choices(open_.plan, device->instructions());
+    const std::string choices = recorded_choices(open_.options.plan, device->instructions());
     if (!choices.empty()) device->adopt_choices(choices);
   }
   DesignInput input;
   input.graph = &graph;
-  input.rule = rule_;
+  input.rule = open_.rule;
   input.host = job_->ranks().host;
   input.totals = kTotals;
   input.metrics_per_rank = kNumbersOfRank;
@@ -234,10 +234,11 @@ void Synchronous::design(const engine::Graph& graph) {
   input.no_vendor = gpu_path_->no_vendor();
   std::optional<StepPrices> prices;
   const StepQuestion question = strategies::question(input, design_options);
-  planner_chose_ = !question.sums.empty();
-  if (planner_chose_) {
-    if (costs_are_.empty()) costs_are_ = find_costs(*job_, topology_, options_, queued_);
-    prices = price_step(topology_, rule_, question, &job_->bootstrap());
+  plan_source_.chosen = !question.sums.empty();
+  if (plan_source_.chosen) {
+    if (plan_source_.costs_are.empty())
+      plan_source_.costs_are = find_costs(*job_, topology_, options_, queued_);
+    prices = price_step(topology_, open_.rule, question, &job_->bootstrap());
     input.prices = &*prices;
   }
   design_ = design_step(input, design_options);
@@ -269,8 +270,8 @@ void Synchronous::open_executors() {
   for (std::size_t i = 0; i < mirrors_.size(); ++i) {
     if (options_.checksums && job_->size() > 1)
       mirrors_[i]->checks.emplace(mirrors_[i]->kernels(), mirrors_[i]->graph,
-                                  open_.global_batch / std::size_t(job_->size()));
-    mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);
+                                  open_.options.global_batch / std::size_t(job_->size()));
+    mirrors_[i]->open(design_, open_.rule, *shared_.team, std::move(transports[i]), executor);
   }
   watch_vendor();
   const std::vector<int> machine = job_->bootstrap().hosts();  // not those of the plan

@@ -123,26 +123,34 @@ class Synchronous : public engine::Strategy {
   collectives::Binding binding_;
   std::uint64_t generation_ = 0;
 
-  std::optional<engine::GraphSpec> graph_;
-  engine::UpdateRule rule_;
-  engine::OpenOptions open_;
+  struct {
+    std::optional<engine::GraphSpec> graph;
+    engine::UpdateRule rule;
+    engine::OpenOptions options;
+  } open_;  // what `open` was called with
   engine::WorkSpec work_;
   StepDesign design_;
   std::string memory_sentence_;
-  std::vector<std::unique_ptr<engine::Device>> host_devices_;  // of fallbacks
-  std::unique_ptr<engine::Ops> planning_ops_;                  // likewise, of graphs that only plan
-  bool planner_chose_ = false;                                 // by the topology's costs ...
-  std::string costs_are_ = {};     // ... and how these were found; empty: nobody has asked for them
-  bool planned_before_ = false;    // the plan is a checkpoint's ...
-  bool other_arithmetic_ = false;  // ... but the bits are not; the chief knows
-  bool queued_ = false;            // kernels are, on a device with memory of its own
+  struct {
+    std::vector<std::unique_ptr<engine::Device>> devices;
+    std::unique_ptr<engine::Ops> planning_ops;  // of graphs that only plan
+  } fallback_;  // of the host, for layers without kernels for the device
+  struct {
+    bool chosen = false;            // by the topology's costs ...
+    std::string costs_are = {};     // ... and how these were found; empty: nobody has asked
+    bool recorded = false;          // in a checkpoint ...
+    bool other_arithmetic = false;  // ... but the bits are not; the chief knows
+  } plan_source_;
+  bool queued_ = false;  // kernels are, on a device with memory of its own
   CommunicationThreads communication_threads_;
 
   // The order of these is the order of ending, last first: mirrors use the team, the team the
   // memory.
-  std::optional<collectives::HostMemory> memory_;  // arenas and control block
-  std::unique_ptr<GpuSpaces> gpu_spaces_;          // where GPUs of several processes are shared
-  std::optional<collectives::JobTeam> team_;
+  struct {
+    std::optional<collectives::HostMemory> memory;  // arenas and control block
+    std::unique_ptr<GpuSpaces> gpu_spaces;          // where GPUs of several processes are shared
+    std::optional<collectives::JobTeam> team;
+  } shared_;
   std::vector<std::unique_ptr<Mirror>> mirrors_;
   std::unique_ptr<VendorSums> vendor_sums_;  // where the step has any
   std::optional<GraphRecorder> graph_recorder_;

@@ -31,14 +31,14 @@ std::size_t processes_of_host(const collectives::Job& job) {
 
 engine::GraphOptions Synchronous::graph_options() const {
   return {.recompute = options_.step.recompute,
-          .fallback = planning_ops_.get(),
+          .fallback = fallback_.planning_ops.get(),
           .device = to_string(options_.devices[0]->id())};
 }
 
 std::unique_ptr<engine::Ops> Synchronous::host_ops(engine::DType dtype) {
-  if (!queued_ || open_.fallback == engine::Fallback::kNone) return nullptr;
-  if (host_devices_.empty()) host_devices_ = engine::host_devices();
-  return host_devices_[0]->ops(dtype, {.threads = options_.threads});
+  if (!queued_ || open_.options.fallback == engine::Fallback::kNone) return nullptr;
+  if (fallback_.devices.empty()) fallback_.devices = engine::host_devices();
+  return fallback_.devices[0]->ops(dtype, {.threads = options_.threads});
 }
 
 std::vector<std::string> Synchronous::fallbacks() const {
@@ -63,34 +63,35 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
     }
   }
   const std::size_t slots =
-      kept_bytes(rule_, graph.dtype(), owned) + replicas * widened_bytes(graph);
+      kept_bytes(open_.rule, graph.dtype(), owned) + replicas * widened_bytes(graph);
   const auto graph_bytes = [&](std::size_t batch) {
-    return engine::Graph::memory(*graph_, ops, largest_share(batch, open_.accumulate),
+    return engine::Graph::memory(*open_.graph, ops, largest_share(batch, open_.options.accumulate),
                                  graph_options())
         .bytes;
   };
   const auto use_of = [&](std::size_t batch) {
-    const std::size_t share = largest_share(batch, open_.accumulate);
-    const std::size_t loop = share * std::size_t(open_.accumulate) * open_.bytes_of_example;
-    return memory_use(engine::Graph::memory(*graph_, ops, share, graph_options()), replicas, arenas,
-                      slots, (loop + open_.bytes_of_replica) * replicas);
+    const std::size_t share = largest_share(batch, open_.options.accumulate);
+    const std::size_t loop =
+        share * std::size_t(open_.options.accumulate) * open_.options.bytes_of_example;
+    return memory_use(engine::Graph::memory(*open_.graph, ops, share, graph_options()), replicas,
+                      arenas, slots, (loop + open_.options.bytes_of_replica) * replicas);
   };
   if (!ops.in_host_memory()) {  // where it has too little, that which takes it says so
     constexpr double kMiB = 1 << 20;
     memory_sentence_ = fmt::format(
         "memory of the devices: {:.1f} MiB: {:.1f} weights and gradients, {:.1f} the optimizer's "
         "state, {:.1f} activations; besides batches on their way, and workspaces{}",
-        double(arenas + slots + replicas * graph_bytes(open_.global_batch)) / kMiB,
+        double(arenas + slots + replicas * graph_bytes(open_.options.global_batch)) / kMiB,
         double(arenas) / kMiB, double(slots) / kMiB,
-        double(replicas * graph_bytes(open_.global_batch)) / kMiB,
+        double(replicas * graph_bytes(open_.options.global_batch)) / kMiB,
         messages == 0
             ? ""
             : fmt::format("; {:.1f} MiB of the host for messages", double(messages) / kMiB));
     return;
   }
   const MemoryRoom room = options_.room ? *options_.room : memory_room(processes_of_host(*job_));
-  require_memory(room, options_.memory_limit, open_.global_batch, use_of);
-  memory_sentence_ = sentence(use_of(open_.global_batch), room);
+  require_memory(room, options_.memory_limit, open_.options.global_batch, use_of);
+  memory_sentence_ = sentence(use_of(open_.options.global_batch), room);
 }
 
 void Synchronous::map_memory() {
@@ -99,28 +100,30 @@ void Synchronous::map_memory() {
   const std::size_t plans = design_.plan.size();
   const bool in_host_memory = mirrors_[0]->kernels().in_host_memory();
   const bool shares = !in_host_memory && ranks.mine().size() < ranks.local().size();
-  memory_.emplace(ranks,
-                  in_host_memory ? align(layout.bytes, kArenaUnit)
-                  : shares       ? layout.host_bytes()
-                                 : 0,
-                  Team::control_bytes(ranks.local().size(), plans), "");
-  team_.emplace(*job_, *memory_, plans);
+  shared_.memory.emplace(ranks,
+                         in_host_memory ? align(layout.bytes, kArenaUnit)
+                         : shares       ? layout.host_bytes()
+                                        : 0,
+                         Team::control_bytes(ranks.local().size(), plans), "");
+  shared_.team.emplace(*job_, *shared_.memory, plans);
   job_->expect_deaths(true);  // but while there is the team
   for (std::size_t i = 0; !in_host_memory && i < mirrors_.size(); ++i) {
     const int rank = mirrors_[i]->rank;
-    const auto bases = mirrors_[i]->take_spaces(layout, shares ? memory_->block(rank) : nullptr);
+    const auto bases =
+        mirrors_[i]->take_spaces(layout, shares ? shared_.memory->block(rank) : nullptr);
     for (int space = 0; space < collectives::kSpaces; ++space)
-      team_->set_base(rank, Space(space), bases[std::size_t(space)]);
+      shared_.team->set_base(rank, Space(space), bases[std::size_t(space)]);
   }
   if (gpu_path_->shares()) {
     auto* const device = dynamic_cast<engine::ProcessSharing*>(options_.devices[0]);
-    gpu_spaces_ = std::make_unique<GpuSpaces>(ranks, shares ? device : nullptr, layout, *memory_,
-                                              *team_, deadline());
+    shared_.gpu_spaces = std::make_unique<GpuSpaces>(ranks, shares ? device : nullptr, layout,
+                                                     *shared_.memory, *shared_.team, deadline());
   }
-  for (int rank : memory_->local()) {
+  for (int rank : shared_.memory->local()) {
     if (!in_host_memory) break;
     for (int space = 0; space < collectives::kSpaces; ++space) {
-      team_->set_base(rank, Space(space), memory_->block(rank) + layout.offset[space]);
+      shared_.team->set_base(rank, Space(space),
+                             shared_.memory->block(rank) + layout.offset[space]);
     }
   }
 }

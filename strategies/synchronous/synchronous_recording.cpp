@@ -16,7 +16,7 @@ std::string Synchronous::why_no_graphs() const {
   if (job_->bootstrap().processes() > 1)
     return "the host takes part in sums over several processes";
   const auto on_host = [](const engine::GraphSpec::Node& node) { return !node.layer->on_device(); };
-  if (std::ranges::any_of(graph_->nodes(), on_host) || !graph_->loss().on_device())
+  if (std::ranges::any_of(open_.graph->nodes(), on_host) || !open_.graph->loss().on_device())
     return "layers of the model, or its loss, run on the host";
   return {};
 }
@@ -28,7 +28,7 @@ void Synchronous::open_graph_recorder() {
     recorders.push_back(mirror->kernels().recorder());
     engine::invariant(recorders.back() != nullptr, "a device with memory of its own records");
   }
-  graph_recorder_.emplace(std::move(recorders), *team_, deadline());
+  graph_recorder_.emplace(std::move(recorders), *shared_.team, deadline());
 }
 
 std::string Synchronous::graphs_sentence() const {
@@ -57,7 +57,7 @@ void Synchronous::compute(engine::Replica& replica, int part, std::size_t global
   if (m.loss_scale || job_->size() > 1) m.kernels().go_behind_reductions();
   if (m.loss_scale) m.loss_scale->give(m.context->state, m.Replica::state.step);
   graph_recorder_->repeat(local, part);
-  if (m.checks && part + 1 == open_.accumulate) m.checks->keep(m.Replica::state.step);
+  if (m.checks && part + 1 == open_.options.accumulate) m.checks->keep(m.Replica::state.step);
 }
 
 // False: it was refused. Plans run on the host as always, and are at their end when all of it is
@@ -67,11 +67,11 @@ bool Synchronous::record(Mirror& m, int part, const std::function<void()>& queue
   for (std::size_t stage = 0; stage < design_.stages.of_step; ++stage)
     m.executor().finish(int(stage), "before a step is recorded");
   graph_recorder_->begin(local, part);
-  m.recording = true;
+  m.progress.recording = true;
   queue();
   for (std::size_t stage = 0; stage < design_.stages.of_step; ++stage)
     m.executor().wait(int(stage), "recording a step");
-  m.recording = false;
+  m.progress.recording = false;
   if (graph_recorder_->end(local)) return true;
   const std::string why = graph_recorder_->refusal();
   engine::require(options_.step.graphs != Graphs::kOn,

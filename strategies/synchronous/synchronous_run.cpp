@@ -23,8 +23,8 @@ void Synchronous::set_start_values() {
   run([&](engine::Replica& replica) {
     Mirror& m = mirror(replica);
     m.download();
-    if (m.rank == 0) m.graph.initialise(open_.seed, m.host_weights());
-    m.set_masters(open_.seed);
+    if (m.rank == 0) m.graph.initialise(open_.options.seed, m.host_weights());
+    m.set_masters(open_.options.seed);
     m.upload();
     m.executor().start(design_.stages.start, nullptr);
     m.executor().finish(design_.stages.start, "start values of the weights");
@@ -65,7 +65,7 @@ void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::a
     helpers.emplace_back([this, &over, m = mirror.get()] {
       while (!over) {
         if (m->executor().progress()) continue;
-        if (team_->stopped()) {
+        if (shared_.team->stopped()) {
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
         } else {
           m->executor().sleep(kHelperSleep);

@@ -26,7 +26,7 @@ void Synchronous::restore(engine::Replica& replica, engine::Checkpoints& checkpo
   if (m.loss_scale) zero.emplace_back(LossScale::kArray);  // of runs that had none
   Strategy::restore(replica, checkpoints, step, zero);
   m.upload();
-  if (m.loss_scale) m.loss_scale->upload(rule_.scaling.start);
+  if (m.loss_scale) m.loss_scale->upload(open_.rule.scaling.start);
 }
 
 std::string Synchronous::plan() const {
@@ -44,22 +44,23 @@ std::string Synchronous::explain() const {
   if (!mirrors_.empty() && mirrors_[0]->checks)
     text += "\n" + strategies::sentence(*mirrors_[0]->checks, design_.update);
   const bool on_host = mirrors_.empty() || mirrors_[0]->kernels().in_host_memory();
-  if (planned_before_) {
-    text += other_arithmetic_ ? "\nthe plan is the checkpoint's"
-                              : "\nthe plan is the checkpoint's, so that the bits are the same";
+  if (plan_source_.recorded) {
+    text += plan_source_.other_arithmetic
+                ? "\nthe plan is the checkpoint's"
+                : "\nthe plan is the checkpoint's, so that the bits are the same";
   }
-  if (planner_chose_) {
+  if (plan_source_.chosen) {
     text += "\ncosts of ranks and links: ";
-    text += costs_are_;
+    text += plan_source_.costs_are;
   }
   if (engine::has_master(design_.dtype))
     text += fmt::format(
         "\ntypes: weights and gradients are {}; the optimizer's state and a master of each weight "
         "are float32",
         engine::name(design_.dtype));
-  if (rule_.scaling != engine::LossScaling())
-    text += fmt::format("\nloss scale: {}{}", text_of(rule_.scaling),
-                        rule_.scaling.dynamic
+  if (open_.rule.scaling != engine::LossScaling())
+    text += fmt::format("\nloss scale: {}{}", text_of(open_.rule.scaling),
+                        open_.rule.scaling.dynamic
                             ? "; a step whose gradients are not finite is skipped, and "
                               "halves it"
                             : "");

@@ -23,21 +23,22 @@ Mirror& Synchronous::mirror(engine::Replica& replica) const {
 }
 
 void Synchronous::assign(const engine::WorkSpec& work) {
-  engine::require(work.global_batch >= 1 && work.global_batch <= open_.global_batch,
+  engine::require(work.global_batch >= 1 && work.global_batch <= open_.options.global_batch,
                   "a batch of {} was assigned, and {} were planned for", work.global_batch,
-                  open_.global_batch);
+                  open_.options.global_batch);
   engine::require(work.examples >= 1, "the data set is empty");
   work_ = work;
   for (const auto& m : mirrors_) {
-    m->assigned = 0;
-    m->position = work.position;
+    m->progress.assigned = 0;
+    m->progress.position = work.position;
   }
 }
 
 std::optional<engine::Work> Synchronous::next(engine::Replica& replica) {
   Mirror& m = mirror(replica);
-  if (m.assigned == work_.steps) return {};
-  engine::Work work = engine::take_batch(work_, work_.first_step + m.assigned++, m.position);
+  if (m.progress.assigned == work_.steps) return {};
+  engine::Work work =
+      engine::take_batch(work_, work_.first_step + m.progress.assigned++, m.progress.position);
   work.local_batch = engine::share_of(work.local_batch, m.rank, job_->size(), options_.shares);
   return work;
 }
@@ -54,13 +55,13 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
     m.executor().wait(design_.stages.updates[b], "before forward");
     updated = true;
   }
-  if (!m.behind_updates) {  // this layer comes behind those that are queued
+  if (!m.progress.behind_updates) {  // this layer comes behind those that are queued
     const bool all = std::ranges::all_of(design_.stages.updates,
                                          [&](int update) { return m.executor().done(update); });
     m.kernels().go_behind_reductions();
-    m.behind_updates = all;
+    m.progress.behind_updates = all;
   }
-  if (m.loss_scale && updated && work_.training && !m.recording)
+  if (m.loss_scale && updated && work_.training && !m.progress.recording)
     m.loss_scale->give(m.context->state, m.Replica::state.step);
   m.executor().progress();
 }
@@ -69,13 +70,18 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
 // again in this step, and until this rank starts a bucket nobody writes its weights: all that the
 // step has computed with is checked here.
 void Synchronous::start_buckets(Mirror& m, std::size_t end) {
-  if (m.started == 0) m.update_state = m.Replica::state;  // every update of the last step is done
-  if (m.started < design_.buckets.size() && design_.buckets[m.started].end <= end) {
+  if (m.progress.started == 0)
+    m.update_state = m.Replica::state;  // every update of the last step is done
+  if (m.progress.started < design_.buckets.size() &&
+      design_.buckets[m.progress.started].end <= end) {
     if (m.checks) m.checks->add(m.space(Space::kWeight), end, m.Replica::state.step);
     m.kernels().reduce_behind_kernels();
   }
-  for (; m.started < design_.buckets.size() && design_.buckets[m.started].end <= end; ++m.started) {
-    for (int stage : design_.stages.buckets[m.started]) m.executor().start(stage, &m.update_state);
+  for (; m.progress.started < design_.buckets.size() &&
+         design_.buckets[m.progress.started].end <= end;
+       ++m.progress.started) {
+    for (int stage : design_.stages.buckets[m.progress.started])
+      m.executor().start(stage, &m.update_state);
   }
 }
 
@@ -88,41 +94,42 @@ void Synchronous::gradient_ready(engine::Replica& replica, Range range) {
   if (options_.hook) options_.hook();
   if (range.end == m.graph.trainable()) return;  // backward has ended
   std::int64_t done = 0;
-  for (std::size_t b = 0; b < m.started; ++b) done += m.executor().done(design_.stages.updates[b]);
+  for (std::size_t b = 0; b < m.progress.started; ++b)
+    done += m.executor().done(design_.stages.updates[b]);
   m.overlapped.updates += done;
 }
 
 void Synchronous::finish(engine::Replica& replica) {
   Mirror& m = mirror(replica);
   if (!options_.step.overlap) start_buckets(m, m.graph.trainable());
-  engine::invariant(m.started == design_.buckets.size(),
+  engine::invariant(m.progress.started == design_.buckets.size(),
                     "backward has not announced every gradient");
-  m.started = 0;
-  m.behind_updates = false;
+  m.progress.started = 0;
+  m.progress.behind_updates = false;
   if (m.checks) {
     m.checks->add(m.space(Space::kWeight), m.graph.parameters(), m.Replica::state.step);
     m.checks->end_step();
-    if (!m.recording) m.checks->keep(m.Replica::state.step);
+    if (!m.progress.recording) m.checks->keep(m.Replica::state.step);
   }
   m.executor().progress();
 }
 
 Totals Synchronous::totals_of(Mirror& m) {
-  if (m.reported < 0) return {};
+  if (m.reported.step < 0) return {};
   m.executor().finish(design_.stages.metrics, "metrics");
   const double* numbers =
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.space.metrics.begin;
   const MirrorHashes hashes{numbers + kTotals + kTimes, kNumbersOfRank, std::size_t(job_->size())};
   if (!hashes.equal())
     fail_unequal_mirrors(
-        *m.checks, std::size_t(job_->size()), m.reported + 1, kGather,
+        *m.checks, std::size_t(job_->size()), m.reported.step + 1, kGather,
         [&](std::span<const double> mine, std::string_view what) { return gather(m, mine, what); });
   Totals totals{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
-  if (rule_.scaling.dynamic) {
-    totals.loss_scale = m.reported_scale.scale;
-    totals.skipped = double(m.reported_scale.skipped);
-  } else if (rule_.scaling.start != 1) {
-    totals.loss_scale = rule_.scaling.start;
+  if (open_.rule.scaling.dynamic) {
+    totals.loss_scale = m.reported.scale.scale;
+    totals.skipped = double(m.reported.scale.skipped);
+  } else if (open_.rule.scaling.start != 1) {
+    totals.loss_scale = open_.rule.scaling.start;
   }
   const double* times = numbers + kTotals;
   totals.waited = times[0];
@@ -140,7 +147,7 @@ void Synchronous::learn_deadline(Mirror& m) {
   const std::chrono::milliseconds now = m.deadline.at_least(deadline());
   m.executor().set_deadline(now);
   if (vendor_sums_) vendor_sums_->set_deadline(now);
-  if (gpu_spaces_) gpu_spaces_->set_deadline(now);
+  if (shared_.gpu_spaces) shared_.gpu_spaces->set_deadline(now);
   if (graph_recorder_) graph_recorder_->set_deadline(now);
 }
 
@@ -148,7 +155,7 @@ Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const To
   Mirror& m = mirror(replica);
   learn_deadline(m);
   const Totals before = totals_of(m);
-  if (m.loss_scale) m.reported_scale = m.loss_scale->before(step);
+  if (m.loss_scale) m.reported.scale = m.loss_scale->before(step);
   double* numbers =
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.space.metrics.begin;
   std::fill_n(numbers, design_.space.metrics.size(), 0.0);
@@ -165,7 +172,7 @@ Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const To
     if (step == m.Replica::state.step) m.kernels().synchronize();
     own[kTimes] = m.checks->take(step);
   }
-  m.reported = step;
+  m.reported.step = step;
   m.executor().start(design_.stages.metrics, nullptr);
   m.executor().progress();
   return before;
@@ -178,7 +185,7 @@ Totals Synchronous::synchronize(engine::Replica& replica) {
   }
   if (graph_recorder_)
     m.kernels().synchronize();  // of repeated steps no plan knows when they are done
-  if (m.loss_scale) m.reported_scale.skipped = m.loss_scale->now().skipped;
+  if (m.loss_scale) m.reported.scale.skipped = m.loss_scale->now().skipped;
   return totals_of(m);
 }
 

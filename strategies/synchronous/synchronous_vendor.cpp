@@ -20,13 +20,14 @@ void Synchronous::open_vendor() {
   options.hierarchical = design_.algorithm == collectives::kVendorSums[1];
   options.deadline = deadline();
   options.throw_if_lost = [this] {
-    if (team_ && team_->stopped()) team_->rethrow();
+    if (shared_.team && shared_.team->stopped()) shared_.team->rethrow();
   };
   auto sums = std::make_unique<VendorSums>(*job_, options_.vendor.open(job_->bootstrap(), options),
                                            mirror.kernels());
   using collectives::Space;
   const std::size_t width = engine::size_of(mirror.graph.dtype());
-  sums->add_memory(team_->base(mirror.rank, Space::kGradient), mirror.graph.trainable() * width);
+  sums->add_memory(shared_.team->base(mirror.rank, Space::kGradient),
+                   mirror.graph.trainable() * width);
   vendor_sums_ = std::move(sums);
 }
 
@@ -34,7 +35,7 @@ void Synchronous::watch_vendor() {
   if (!vendor_sums_) return;
   vendor_sums_->watch([this] {
     mirrors_[0]->executor().listen();
-    if (team_->stopped()) team_->rethrow();
+    if (shared_.team->stopped()) shared_.team->rethrow();
   });
 }
 
