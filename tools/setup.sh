@@ -59,7 +59,7 @@ check_meson() {
 }
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-  echo "setup: no apt-get here. What lockstep needs, by Debian's names (README.md, section Building, says more):" >&2
+  echo "setup: no apt-get here. What lockstep needs, by Debian's names (tools/README.md, section Building, says more):" >&2
   printf '  %s\n' "${wanted[*]}" >&2
   exit 1
 fi

@@ -25,8 +25,8 @@ def run(command, **more):
 
 
 def section_blocks(language):
-    """The fenced blocks of one language in the README's section on installing."""
-    text = (SOURCE / "README.md").read_text(encoding="utf-8")
+    """The fenced blocks of one language in the section on installing of tools' README."""
+    text = (SOURCE / "tools/README.md").read_text(encoding="utf-8")
     section = re.search(r"^## Installing and linking\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)[1]
     return re.findall(rf"^```{language}\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
@@ -118,7 +118,7 @@ class Files(Installed):
 
 
 class Configured(unittest.TestCase):
-    """The README's first commands, in a folder that is not there yet and in one that was built for another prefix."""
+    """Its first commands, in a folder that is not there yet and in one that was built for another prefix."""
 
     def prefix_after(self, folder, prefix):
         lines = [line.split("#")[0].split() for block in section_blocks("") for line in block.splitlines()]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The README shows the command that tools/quickstart.sh trains with, and explains each option of mpirun in it.
+"""The README shows the command that tools/quickstart.sh trains with, and that of tools explains each option of mpirun.
 While it builds the script tells how far it is.
 
-usage: quickstart_test.py QUICKSTART_SH README
+usage: quickstart_test.py QUICKSTART_SH README README_OF_TOOLS
 """
 import os
 import pathlib
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-SCRIPT, README = (pathlib.Path(path).read_text(encoding="utf-8") for path in sys.argv[1:3])
+SCRIPT, README, TOOLS = (pathlib.Path(path).read_text(encoding="utf-8") for path in sys.argv[1:4])
 BUILD_FOLDER = pathlib.Path(sys.argv[1]).parent.absolute() / "build_folder.sh"
 
 # In place of ninja: three steps, of which the second has a warning, then what each test adds.
@@ -35,21 +35,23 @@ def of_the_script():
     return [word for part in parts for word in shlex.split(part) if word != "--json"]
 
 
+def section(readme, title):
+    return re.search(rf"^## {title}\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)[1]
+
+
 def of_the_readme():
-    section = re.search(r"^## Two commands\n(.*?)^## ", README, re.MULTILINE | re.DOTALL)[1]
-    blocks = re.findall(r"^```\n(mpirun .*?)^```", section, re.MULTILINE | re.DOTALL)
-    return [shlex.split(block.replace("\\\n", " ")) for block in blocks], section
+    blocks = re.findall(r"^```\n(mpirun .*?)^```", section(README, "A job under a launcher"), re.MULTILINE | re.DOTALL)
+    return [shlex.split(block.replace("\\\n", " ")) for block in blocks]
 
 
 class Quickstart(unittest.TestCase):
     def test_the_readme_shows_its_command(self):
-        commands, _ = of_the_readme()
-        self.assertEqual(commands, [of_the_script()])
+        self.assertEqual(of_the_readme(), [of_the_script()])
 
-    def test_each_option_of_mpirun_is_explained_there_once(self):
-        commands, section = of_the_readme()
-        options = [word for word in commands[0][:commands[0].index("build/tools/lockstep")] if word.startswith("-")]
-        explained = re.findall(r"^\| `(-[\w-]+)", section, re.MULTILINE)
+    def test_each_option_of_mpirun_is_explained_once(self):
+        command = of_the_readme()[0]
+        options = [word for word in command[:command.index("build/tools/lockstep")] if word.startswith("-")]
+        explained = re.findall(r"^\| `(-[\w-]+)", section(TOOLS, "mpirun"), re.MULTILINE)
         self.assertEqual(sorted(options), sorted(explained))
 
 
