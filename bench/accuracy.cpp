@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How near the convolutions of processors come to double precision: the fastest kernels beside the
-// direct method, and a wide dense layer with the own kernel and without. Relative error (L2) of the
-// output and of both gradients.
+// Measures the error of convolutions on processors against double precision, for the fastest
+// kernels and for the direct method. A wide dense layer is measured with lockstep's own kernel and
+// without it. The error is relative (L2), of the output and of both gradients.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ using engine::Tensor;
 
 constexpr std::size_t kRows = 8, kDenseRows = 32;
 
-// Numbers in (-1, 1) that both element types hold exactly.
+// Numbers in (-1, 1) that both element types represent exactly.
 class Operand {
  public:
   Operand(engine::Shape shape, DType dtype, std::uint64_t seed)
@@ -102,7 +102,7 @@ void run() {
   const auto device = engine::cpu_device();
   const auto exact = engine::reference_ops(DType::kFloat64);
   fmt::print("| layer | kernels | y | dx | dw |\n|---|---|---|---|---|\n");
-  // height, width, channels, filters, kernel, stride, padding
+  // Columns: height, width, channels, filters, kernel, stride, padding
   const std::size_t cases[][7] = {{28, 28, 1, 32, 3, 1, 0},
                                   {26, 26, 32, 64, 3, 1, 0},
                                   {14, 14, 256, 256, 3, 1, 1},

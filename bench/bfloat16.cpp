@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Kernels of bfloat16 beside those of float32, layer by layer: the convolutions of resnet50 and
-// mnist_cnn and their dense layers, forward and backward, one thread. In GF/s of the direct method,
-// which Winograd's can exceed. The clock is that of the thread; of several turns the fastest
-// counts. What bfloat16 gives is compared with what float32 gives.
+// Compares the speed of bfloat16 and float32 kernels with one thread, layer by layer: the
+// convolutions and dense layers of resnet50 and mnist_cnn, forward and backward. The unit is GF/s
+// of the direct method, which Winograd can exceed. The clock is that of the thread; the fastest of
+// several rounds counts. Results in bfloat16 are compared with those in float32.
 //
 //   bench_bfloat16 [rows]
 #include <fmt/core.h>
@@ -24,7 +24,8 @@ namespace {
 
 constexpr int kTurns = 5;
 
-// A tensor of one of both element types; the same numbers in both, which bfloat16 has.
+// Holds a tensor with one of both element types. The numbers are equal in both, because bfloat16
+// represents them.
 class Numbers {
  public:
   Numbers(Device& device, const Shape& shape, DType dtype, double size = 1)
@@ -125,7 +126,7 @@ Times measure(Device& device, Ops& ops, const DenseSpec& s, std::size_t rows) {
   return times;
 }
 
-// Forward, gradient of the weights, gradient of the input.
+// Prints the rates of forward, gradient of the weights and gradient of the input.
 void print(const std::string& name, double operations, const std::vector<Times>& all) {
   fmt::print("| {} |", name);
   for (const Times& t : all) {
@@ -153,7 +154,7 @@ void run(std::size_t rows) {
   fmt::print("GF/s forward, of weights, of inputs; {} rows\n", rows);
   fmt::print("| layer | float32 | bfloat16 direct | bfloat16 |\n");
   fmt::print("|---|---|---|---|\n");
-  // side, channels, filters, kernel, stride, padding
+  // Columns: side, channels, filters, kernel, stride, padding
   const std::size_t cases[][6] = {
       {224, 3, 64, 7, 2, 3},    {56, 64, 64, 1, 1, 0},    {56, 64, 64, 3, 1, 1},
       {56, 64, 256, 1, 1, 0},   {56, 256, 64, 1, 1, 0},   {56, 256, 128, 1, 1, 0},

@@ -13,8 +13,8 @@ double end_of_buckets(std::span<const ReadyUnit> buckets, const BucketCost& cost
 }
 
 BestBuckets best_buckets(std::span<const ReadyUnit> units, const BucketCost& cost) {
-  // Of the first so many units: when their last bucket ends at best, in how many buckets, and where
-  // the last of these begins.
+  // The optimum of the first units: the earliest end of their last bucket, the number of buckets,
+  // and the start of the last bucket.
   struct Best {
     double end = std::numeric_limits<double>::infinity();
     std::size_t buckets = 0, begin = 0;

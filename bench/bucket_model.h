@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// When is the last sum of a step through? Buckets become ready one after the other while backward
-// runs, and one channel takes them in that order: bucket j ends at
-//   F(j) = max(F(j - 1), when it is ready) + what it costs.
-// A model: it knows no update, no next step's forward that may hide more, and no processor time
-// that communication takes from backward. Pure; any thread.
-// best_buckets is the recursion over all borders (as MG-WFBP, Shi et al. 2019), O(L^2) for L units.
+// Model of the end of the last sum of a step. Buckets become ready one after the other while
+// backward runs, and one channel processes them in that order. Bucket j ends at
+//   F(j) = max(F(j - 1), time when it is ready) + its cost.
+// The model has no update, no forward pass of the next step that may hide more, and no processor
+// time that communication takes from backward. Pure; any thread. best_buckets is the recursion over
+// all borders (as MG-WFBP, Shi et al. 2019), O(L^2) for L units.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -13,23 +13,23 @@
 
 namespace lockstep::bench {
 
-// Gradients that become final together, a layer's say.
+// Describes gradients that become final together, e.g. those of a layer.
 struct ReadyUnit {
-  double seconds = 0;  // since any moment; ascending
+  double seconds = 0;  // since any common moment; ascending
   std::size_t bytes = 0;
 };
 
-// Seconds that a bucket of so many bytes takes alone.
+// Seconds of a bucket of `bytes` alone.
 using BucketCost = std::function<double(std::size_t bytes)>;
 
-// When the last bucket ends, each of which is one unit; 0 where there is none.
+// Returns the time when the last bucket ends; 0 without buckets. Each unit is a bucket.
 double end_of_buckets(std::span<const ReadyUnit> buckets, const BucketCost& cost);
 
 struct BestBuckets {
-  std::vector<ReadyUnit> buckets;  // the fewest among those that end first
-  double seconds = 0;              // when the last one ends
+  std::vector<ReadyUnit> buckets;  // the fewest among the earliest ends
+  double seconds = 0;              // end of the last bucket
 };
-// Units joined to buckets, neighbours only.
+// Joins adjacent units to buckets so that the last bucket ends as early as possible.
 BestBuckets best_buckets(std::span<const ReadyUnit> units, const BucketCost& cost);
 
 }  // namespace lockstep::bench

@@ -24,7 +24,8 @@ ConvolutionSpec square(std::size_t side, std::size_t channels, std::size_t filte
   return {side, side, channels, filters, kernel, kernel, stride, kernel / 2, false};
 }
 
-// He et al., Deep Residual Learning for Image Recognition (2016), table 1; the stride in the 3x3.
+// Returns the convolutions of He et al., Deep Residual Learning for Image Recognition (2016), table
+// 1, with the stride in the 3x3.
 std::vector<CountedConvolution> resnet50() {
   std::vector<CountedConvolution> all = {{square(224, 3, 64, 7, 2), 1, false}};
   constexpr std::size_t kBlocks[] = {3, 4, 6, 3};
@@ -55,7 +56,7 @@ void consume(const Tensor& tensor) {
   require(std::isfinite(sum) && sum > 0, "the result of a kernel is {} in sum", sum);
 }
 
-// Of one convolution, in seconds.
+// Holds the seconds of one convolution.
 struct ConvolutionTimes {
   double forward = 0, of_inputs = 0, of_weights = 0, backward = 0;
 };

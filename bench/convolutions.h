@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Convolutions alone on one core, float32: for each shape and direction the milliseconds, the GF/s
-// of the direct method's products, the share of what the core can do (engine/cpu/peak.h), and the
-// share of the time that all convolutions of the list take in a step. Inputs are written before
-// each run and results read after it, outside the clock; medians of several runs, the first not
-// counted. Prints a table in Markdown.
+// Times single convolutions on one core, float32. It prints a row per shape: for each direction
+// milliseconds and the GF/s of the direct method's products. A row ends with two shares: of the
+// core's peak (engine/cpu/peak.h), and of the time of all convolutions of the list in a step.
+// Inputs are written before each run and results are read after it, both untimed. Times are medians
+// of several runs; the first does not count. Prints a table in Markdown.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -17,11 +17,14 @@ namespace lockstep::engine {
 
 struct CountedConvolution {
   ConvolutionSpec spec;
-  std::size_t count = 1;  // how often a step has it
-  bool of_inputs = true;  // whether a step wants the gradient of its input
+  std::size_t count = 1;  // calls per step
+  // False if a step does not need the gradient of its input.
+  bool of_inputs = true;
 };
 
-// "resnet50", or "height,width,channels,filters,kernel,stride,padding,count"; else Error(kInvalid).
+// Returns the convolutions of "resnet50", or one that is given as
+// "height,width,channels,filters,kernel,stride,padding,count". Throws Error(kInvalid) for other
+// texts.
 std::vector<CountedConvolution> parse_convolutions(const std::string& text);
 
 void bench_convolutions(std::span<const CountedConvolution> convolutions, std::size_t rows,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Times the updates of replicas on one device: the optimizer alone, and the update inside the
-// all-reduce against a separate one. A copy in the same run takes turns with each, and the table
-// says which share of the copy's rate is reached. `lockstep bench --device` times the all-reduce
-// alone.
+// Times the updates of replicas on one device: the optimizer alone, and the fused update against a
+// separate one. Each is interleaved with a copy, and the table has its share of the copy's rate.
+// `lockstep bench --device` times the all-reduce alone.
 //
 //   bench_device --device cuda:0
 //   bench_device --device cpu:0 --parameters 1000000
@@ -52,7 +51,8 @@ void print(const nlohmann::json& object, bool json) {
                  object["fused_over_separate"].get<double>(), object["replicas"].get<int>());
     }
   }
-  std::fflush(stdout);  // each as it is measured: who is out of time has those before
+  // Prints each result at once, so that an interrupted run keeps the earlier ones.
+  std::fflush(stdout);
 }
 
 int run(const Flags& f) {

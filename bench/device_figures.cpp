@@ -26,13 +26,13 @@ void take_turns(const std::vector<Batches*>& all, const DeviceOptions& options) 
   time_batches(all, options.turns, options.batch_seconds);
 }
 
-// The copy that the others are held against.
+// Measures the copy that the other measurements are compared with.
 struct Copy {
   Copy(engine::Device& device, const DeviceOptions& options)
       : ops(device.ops(options.dtype, {})), ceiling(*ops, options.copied) {
     timed.seconds = [this](int calls) { return ceiling.seconds(calls); };
   }
-  // Bytes a second, read and written.
+  // Returns the bytes read and written per second.
   double rate() const {
     engine::require(ceiling.holds(), "the copy is not what was copied");
     return ceiling.moved() / engine::median(timed.samples);
@@ -73,7 +73,7 @@ FlatOptions flat(engine::Device& device, const DeviceOptions& options, int repli
   flat.dtype = options.dtype;
   flat.update = strategies::Update::kSeparate;
   flat.bucket_bytes =
-      (options.parameters + engine::kBlock) * sizeof(double);  // more than there is: one
+      (options.parameters + engine::kBlock) * sizeof(double);  // enough for one bucket
   return flat;
 }
 
@@ -126,7 +126,8 @@ nlohmann::json update_figures(engine::Device& device, const DeviceOptions& optio
       all.push_back(&way.timed);
     }
   }
-  // Before they are timed, of as many steps each: later ones make more or fewer.
+  // Compares before timing, after equally many steps of each; timing makes different numbers of
+  // steps.
   std::vector<std::uint64_t> bits;
   for (const auto& way : ways) {
     for (int step = 0; step < 2; ++step) way->replicas.update(1);

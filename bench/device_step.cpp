@@ -26,15 +26,15 @@ using tools::bench::CopyCeiling;
 using tools::bench::ProductCeiling;
 
 constexpr double kStepRate = 0.01, kMomentum = 0.9;
-constexpr int kReaders = 4;  // threads of a replica that copy examples: input is not the question
+// Threads of a replica that copy examples. The benchmark does not measure the input.
+constexpr int kReaders = 4;
 
 template <class Numbers>
 auto part_of(Numbers& numbers, std::uint64_t i, std::size_t count) {
   return std::span(numbers).subspan(i * count, count);
 }
 
-// One batch of random images again and again, an epoch of as many examples as a run takes, as
-// numbers that are ready to be copied.
+// Repeats one batch of random images for all examples of a run. The numbers are ready to be copied.
 class OneBatch final : public engine::Dataset {
  public:
   OneBatch(const engine::GraphSpec& graph, std::size_t batch, std::int64_t steps)
@@ -70,11 +70,11 @@ class OneBatch final : public engine::Dataset {
 };
 
 struct Groups {
-  std::vector<double> rates;   // images a second
-  std::vector<double> losses;  // of all groups
+  std::vector<double> rates;   // images per second
+  std::vector<double> losses;  // one per group
 };
 
-// As `lockstep train` makes steps, without a test, a checkpoint or an order of examples.
+// Runs the steps of `lockstep train`, without a test, a checkpoint or an order of examples.
 Groups whole_steps(engine::Strategy& strategy, const engine::GraphSpec& graph,
                    const engine::Dataset& data, const DeviceStepOptions& options) {
   Groups groups;
@@ -90,7 +90,7 @@ Groups whole_steps(engine::Strategy& strategy, const engine::GraphSpec& graph,
   fit.steps_per_execution = options.group;
   fit.on_step = [&](const engine::StepReport& report) {
     groups.losses.push_back(report.loss);
-    // Of a whole group behind the warm-up: the first of all began with the pipeline, empty.
+    // Counts whole groups after the warm-up. The very first group starts with an empty pipeline.
     if (report.step - options.group + 1 < options.warm_up) return;
     if (report.examples == options.batch * std::size_t(options.group))
       groups.rates.push_back(report.images_per_second);
@@ -105,7 +105,7 @@ Ceilings measure_ceilings(engine::Device& device, const DeviceStepOptions& optio
   ProductCeiling product(*ops, options.product);
   constexpr int kCalls = 10;
   std::vector<double> copies, products;
-  copy.seconds(2), product.seconds(2);  // untimed: kernels are loaded and chosen
+  copy.seconds(2), product.seconds(2);  // untimed: loads and selects kernels
   for (int turn = 0; turn < options.ceiling_turns; ++turn) {
     copies.push_back(copy.seconds(kCalls));
     products.push_back(product.seconds(kCalls));
@@ -115,7 +115,7 @@ Ceilings measure_ceilings(engine::Device& device, const DeviceStepOptions& optio
   return {copy.moved() / engine::median(copies), product.operations() / engine::median(products)};
 }
 
-// Replicas on the device that has most of them: they share its rates.
+// Returns the largest number of replicas on one device; they share its rates.
 int most_on_a_device(std::span<engine::Device* const> devices) {
   std::ptrdiff_t most = 0;
   for (const engine::Device* device : devices)
@@ -188,7 +188,8 @@ nlohmann::json device_step(engine::Strategy& strategy, std::span<engine::Device*
                         {"milliseconds", bound * 1e3},
                         {"images_per_second", images / bound},
                         {"share", rate / (images / bound)}};
-  // Whether steps were started as graphs: how many were, of this process's first replica.
+  // Reports whether steps were launched as graphs: the captured parts that one replica has
+  // repeated.
   if (const auto* synchronous = dynamic_cast<const strategies::Synchronous*>(&strategy))
     object["steps_as_graphs"] = synchronous->repeated();
   object["parts"] = parts_of(counted, ceilings, times ? &*times : nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the benchmarks of single kernels share: a clock that stands still while another program has
-// the core, and tensors of small random numbers. The calling thread's.
+// Helpers of the benchmarks of single kernels: the CPU clock of the calling thread, and tensors of
+// small random numbers. The clock stops while another program has the core.
 #pragma once
 #include <time.h>
 
@@ -21,7 +21,7 @@ struct Batch {
   Tensor tensor;
 };
 
-// float32, the same numbers for the same shape.
+// Returns a float32 batch; equal shapes have equal numbers.
 inline Batch random_batch(Device& device, const Shape& shape) {
   Batch made{device.allocate(shape.elements() * sizeof(float)), {}};
   made.tensor = {made.memory.data(), shape, DType::kFloat32};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The kernels of mnist_cnn's layers at 128 rows on one core, each alone: milliseconds of its
-// fastest run, GF/s, and what images a second their sum comes to. Then the reduction of several
-// sources, in GB/s of memory read and written. The clock is that of the thread, which stands still
-// while another program has the core. Results are looked at: a wrong one fails the run.
+// Times each kernel of mnist_cnn's layers at 128 rows on one core. It prints milliseconds of the
+// fastest run, GF/s, and the images per second of all kernels together. Then it times the reduction
+// of several sources, in GB/s of memory read and written. The clock is that of the thread, which
+// stops while another program has the core. Results are checked: a wrong one fails the run.
 // `bench_ops --convolutions resnet50` measures convolutions instead: bench/convolutions.h.
 #include <algorithm>
 #include <cmath>
@@ -28,7 +28,8 @@ class Bench {
     state_.inverse_examples = 1.0 / kRows;
   }
   Batch batch(const Shape& shape) { return random_batch(*device_, shape); }
-  // Counts towards the step; `result` must be finite afterwards, and not all zeros.
+  // Times a kernel and adds its time to the step. `result` must be finite afterwards, and not all
+  // zeros.
   void time(const char* name, double operations, const Tensor& result,
             const std::function<void()>& kernel) {
     const double seconds = fastest(kernel);

@@ -14,7 +14,7 @@
 namespace lockstep::bench {
 namespace {
 
-// Kernels come to the part that runs when they are counted.
+// Assigns kernels to the part that runs when they are counted.
 class PartSums : public engine::Observer {
  public:
   explicit PartSums(TrafficOps& ops) : ops_(ops) {}
@@ -39,9 +39,9 @@ double sum(const std::vector<PartTraffic>& parts, Of of) {
                          [&](double all, const PartTraffic& part) { return all + of(part); });
 }
 
-// Of one replica's part of all: each gradient is read once, each weight written once into every
-// mirror, the optimizer's state and the weights that it is applied to (of 16 bits their masters)
-// are there once for all.
+// Returns the bytes of one replica's part of the sums and updates. Each gradient is read once, and
+// each weight is written once into every mirror. The optimizer state and the weights that the
+// update changes (in 16 bits the master weights) exist once for all replicas.
 double update_bytes(std::size_t elements, engine::DType dtype, const engine::UpdateRule& rule,
                     int replicas) {
   const double width = double(size_of(dtype)), kept = double(size_of(engine::computed_in(dtype)));

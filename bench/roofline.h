@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// How long a training step must take on a device at least: each kernel as long as its operations
-// take at the rate of a large product, or its bytes at the rate of a copy, whichever is longer; the
-// kernels one after the other. What the kernels move and compute is counted (traffic_ops.h), the
-// two rates are measured (ceilings.h).
+// Computes the least time of a training step on a device. Each kernel takes the longer of two
+// times: operations at the rate of a large product, or bytes at the rate of a copy. Kernels run one
+// after the other. Bytes and operations are counted (traffic_ops.h); the two rates are measured
+// (ceilings.h).
 //
-// Plain values; one thread a call. Cost of counting: a graph of one row of memory.
+// Plain values; one thread per call. Counting costs a graph of one row of memory.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,21 +16,23 @@
 namespace lockstep::bench {
 
 struct Ceilings {
-  double bytes = 0;       // read and written a second, by a copy
-  double operations = 0;  // a second, by a large product in the type of the graph
+  double bytes = 0;  // bytes/s read and written by a copy
+  // Operations per second of a large product in the dtype of the graph.
+  double operations = 0;
 };
 
-// The kernels of one part of a step.
+// Lists the kernels of one part of a step.
 struct PartTraffic {
-  std::string part;  // "input", "forward  conv1", "loss", "backward conv1", "sums and updates"
+  // One of "input", "forward  conv1", "loss", "backward conv1", "sums and updates".
+  std::string part;
   std::vector<Traffic> kernels;
   double bytes() const;
   double operations() const;
   double seconds(const Ceilings& ceilings) const;
 };
 
-// Of one replica that has so many rows of the batch, among so many replicas on its device, whose
-// sums and updates are one kernel, the update inside.
+// Lists the kernels of one replica that has `rows` rows of the batch and shares its device with
+// `replicas` replicas. Sums and fused updates are one kernel.
 struct StepTraffic {
   std::vector<PartTraffic> parts;
   double bytes() const;

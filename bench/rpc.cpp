@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What it costs to move weights and gradients between a worker and a parameter server: all bytes
-// pushed, and all pulled, in chunks, between two processes over loopback. By remote calls as
-// parameter servers make them between hosts, by the same with bodies in memory that both processes
-// map, as they make them on one host, and by one plain TCP socket that does nothing else, in turn
-// in one run; medians. Pulled bytes end in one array with each; pushed ones where the server can
-// add them up: with remote calls in the slices in which they came, with the socket in one buffer.
-// Checked: what is pulled, and the sum of what was pushed.
+// Times the transfer of weights and gradients between a worker and a parameter server. Two
+// processes push and pull all bytes in chunks, over loopback. It compares three transports,
+// interleaved in one run, by medians: remote calls as between hosts; remote calls with bodies in
+// shared memory, as on one host; and one plain TCP socket without further work. Pulled bytes end in
+// one array with each transport. Pushed bytes end in a form that the server can sum: the received
+// slices with remote calls, one buffer with the socket. Checked: the pulled bytes, and the sum of
+// the pushed bytes.
 //
 //   bench_rpc --chunks 4,8,16 --json
 #include <fcntl.h>
@@ -63,7 +63,7 @@ std::uint64_t sum_of(const std::byte* data, std::size_t size) {
   return sum;
 }
 
-// Numbers of a head, as protobuf's fixed64: fields 1, 2, ...
+// Returns a head of numbers as protobuf's fixed64: fields 1, 2, ...
 std::string head_of(std::initializer_list<std::uint64_t> numbers) {
   std::string head;
   char field = 0;
@@ -80,8 +80,8 @@ std::uint64_t number_in(const std::string& head, std::size_t field) {
   return number;
 }
 
-// "Push" takes a body, "Pull" gives the bytes that the head names, "Sum" takes a body and adds it
-// up.
+// A service with three methods: "Push" takes a body, "Pull" returns the bytes that the head names,
+// "Sum" takes a body and sums it.
 class Weights : public strategies::rpc::Service {
  public:
   explicit Weights(std::shared_ptr<const std::vector<std::byte>> bytes)
@@ -104,7 +104,7 @@ class Weights : public strategies::rpc::Service {
   std::shared_ptr<const std::vector<std::byte>> bytes_;
 };
 
-// The other process: says its two ports, and ends when its standard input does.
+// Runs the other process: prints its two ports, and ends when its standard input does.
 int serve(const Flags& f) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto bytes =
@@ -152,7 +152,7 @@ class ServerProcess {
   int to_ = -1;
 };
 
-// Calls of which so many are under way; the first error is thrown by `wait`.
+// Calls with up to `window` of them in flight; `wait` throws the first error.
 class Pipeline {
  public:
   Pipeline(strategies::rpc::Connection& connection, std::size_t window)
@@ -216,7 +216,7 @@ void pull(strategies::rpc::Connection& connection, std::vector<std::byte>& to, s
 }
 
 struct Times {
-  std::vector<double> push = {}, pull = {};  // seconds of a turn
+  std::vector<double> push = {}, pull = {};  // seconds per round
 };
 struct Row {
   std::size_t chunk = 0;  // MB
@@ -227,7 +227,8 @@ double rate(const Flags& f, const std::vector<double>& seconds) {
   return double(f.megabytes) / 1000 / engine::median(seconds);  // GB/s
 }
 
-// Of both ways: each turn's time of the socket over that of the calls.
+// Returns the median over rounds of the socket's time over that of the calls, push and pull
+// together.
 double ratio(const Times& tcp, const Times& calls) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < tcp.push.size(); ++i)
@@ -287,7 +288,7 @@ int run(const Flags& f) {
   std::vector<std::byte> pulled(theirs.size());
   std::vector<Row> rows;
   for (const std::size_t mb : f.chunks) rows.push_back({mb});
-  // Of these, the first turn is not counted.
+  // The first round does not count.
   for (int turn = 0; turn <= f.turns; ++turn)
     for (Row& row : rows) {
       const std::size_t chunk = row.chunk * kMega;

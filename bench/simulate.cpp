@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How long it takes to price one all-reduce on a cluster that one need not have: to make its plan
-// and to simulate it, and the most memory that the program had. And how long planning takes: every
-// algorithm for every size.
+// Times the prediction of one all-reduce on a cluster that need not exist: making and simulating
+// its plan. Prints the peak memory of the program. With --plan it times planning: every algorithm
+// for every size.
 //
 // usage: simulate [--topology NAME] [--algorithm NAME] [--bytes N] [--plan] [--json]
 #include <fmt/core.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What one slow worker costs the others in asynchronous training with parameter servers: steps a
-// second of all workers together, with the slow one and without it, in turn. The slow one sleeps
-// between its steps so long that they take so many times as long. Workers and servers are threads
-// of this process. Checked: the loss falls.
+// Measures the cost of one slow worker in asynchronous training with parameter servers. Runs with
+// and without the slow worker are interleaved, and give the steps per second of all workers
+// together. The slow worker sleeps between its steps, so that a step takes `times` as long. Workers
+// and servers are threads of this process. Checked: the loss falls.
 //
 //   bench_slow_worker --model mlp --others 2 --times 10
 #include <fmt/core.h>
@@ -35,7 +35,7 @@ struct Flags {
   bool json = false;
 };
 
-// The last of the workers takes so many times as long for a step.
+// The last worker of this strategy takes `times` as long for a step.
 class WithSlowWorker : public strategies::ParameterServer {
  public:
   WithSlowWorker(strategies::ParameterServerOptions options, double times)
@@ -49,10 +49,10 @@ class WithSlowWorker : public strategies::ParameterServer {
 
  private:
   const double times_;
-  std::optional<Clock::time_point> began_;  // the slow one's last step; its thread's
+  std::optional<Clock::time_point> began_;  // start of the slow worker's last step
 };
 
-// One batch again and again, so that the run is one epoch: at the end of each all workers meet.
+// One batch, repeated, so that the run is one epoch: all workers meet at the end of an epoch.
 class Repeated : public engine::Dataset {
  public:
   Repeated(const engine::Dataset& batch, std::int64_t times) : batch_(batch), times_(times) {}
@@ -70,7 +70,7 @@ class Repeated : public engine::Dataset {
   const std::int64_t times_;
 };
 
-// Steps a second of so many workers, the last of whom is `times` slower.
+// Returns the steps per second of `workers` workers, the last of which is `times` slower.
 double rate(const Flags& f, int workers, double times) {
   const auto devices = engine::host_devices();
   engine::Device& device = engine::find(devices, engine::parse_device_id("cpu"));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Where a training step's time goes: each layer forward and backward, the loss, the input, what
-// communication and update leave exposed. Medians over steps of the first replica of this process,
-// on one batch of random images kept in memory. Checked: the loss falls. On a GPU, whose kernels
-// are queued, steps are timed as the training loop makes them, layers apart from that, and both
-// stand beside what the GPU's memory and products allow (device_step.h).
+// Measures the parts of a training step: each layer forward and backward, the loss, the input, and
+// the exposed time of communication and update. Times are medians over steps of the first replica
+// of this process, on one batch of random images kept in memory. Checked: the loss falls. On a GPU,
+// whose kernels are queued, steps are timed as in the training loop, and layers in separate steps.
+// Both are compared with the bounds of the GPU's memory and products (device_step.h).
 //
 //   bench_step --model mnist_cnn --replicas 2 --batch 128
 //   bench_step --model resnet50 --device cuda:0 --batch 256
@@ -43,15 +43,15 @@ struct Flags {
   bool json = false, recompute = false, whole = false;
 };
 
-// The most memory that this process had so far, in MiB.
+// Returns the peak memory of this process so far, in MiB.
 double peak_mib() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return double(usage.ru_maxrss) / 1024;
 }
 
-// What the step would take by the bucket model, between hosts: of computing and of sums that take
-// what the planner says, none slows the other.
+// Describes the step by the bucket model, between hosts. Computing and sums with the planner's
+// predicted times do not slow each other.
 struct Modelled {
   double communication = 0;  // seconds of all buckets, one after the other
   double here = 0, best = 0;
@@ -77,9 +77,9 @@ Modelled modelled(const strategies::Synchronous& strategy, const std::string& al
   return found;
 }
 
-// Operations of the direct method in one step, by part: a product and a sum for each
-// multiplication, once forward and twice backward, or once where nobody wants the gradient of the
-// input. Methods that do with fewer can come out above the peak.
+// Returns the operations of the direct method in one step, by part. A multiplication counts a
+// product and a sum, once forward and twice backward, or once if the gradient of the input is not
+// needed. Methods with fewer operations can exceed the peak.
 std::map<std::string, double> operations(const engine::GraphSpec& graph, double rows) {
   std::map<std::string, double> by_part;
   for (const engine::GraphSpec::Node& node : graph.nodes()) {

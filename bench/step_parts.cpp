@@ -14,7 +14,7 @@ namespace {
 
 using engine::seconds_since;
 
-// What all threads of this process have had of processors, in seconds.
+// Returns the processor time of all threads of this process, in seconds.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Steps of a strategy, one by one, and where the time of each goes on the first replica of this
-// process: layers forward and backward, the loss, the input, what communication and update leave
-// exposed. Where kernels are queued on a device each part ends with a wait for it, since a call's
-// own time says nothing there: so such steps take longer than those of the training loop, and only
-// their parts are worth something.
+// Runs steps of a strategy one by one and times their parts on the first replica of this process.
+// Parts are layers forward and backward, the loss, the input, and the exposed time of communication
+// and update. On a device with queued kernels each part ends with a wait for it, because the time
+// of the call itself means nothing there. Such steps take longer than those of the training loop,
+// and only their parts are meaningful.
 //
-// The replicas' threads fill what the owner reads when `take_steps` has returned.
+// The replicas' threads fill the results; the owner reads them when `take_steps` has returned.
 #pragma once
 #include <map>
 #include <string>
@@ -18,13 +18,13 @@
 
 namespace lockstep::bench {
 
-// Parts in the order in which they were first seen, a sample a step each.
+// Times of parts, in the order in which they first occurred, with a sample per step.
 class Parts : public engine::Observer {
  public:
   void add(const std::string& part, double seconds);
   void layer(const std::string& name, Pass pass, engine::Clock::time_point begin,
              engine::Clock::time_point end, engine::Tensor) override;
-  // `whole`: seconds of the step; what no part has of them is `the rest`.
+  // Ends a step. `whole`: seconds of the step; `rest` is the time outside of the parts.
   void end_step(bool keep, double whole);
   const std::vector<std::string>& order() const { return order_; }
   double of(const std::string& part) const;  // medians
@@ -37,15 +37,15 @@ class Parts : public engine::Observer {
   std::vector<double> rest_;
 };
 
-// When each gradient is final, in seconds of computing since the step began: what the strategy's
-// calls take is not counted.
+// Times when each gradient is final, in seconds of computing since the step began. The time of the
+// strategy's calls does not count.
 class ReadyTimes {
  public:
   void begin_step() { next_ = 0; }
   void add(engine::Range range, double seconds, bool keep);
-  // A layer's gradients each.
+  // Returns a unit per layer's gradients.
   std::vector<ReadyUnit> units(std::size_t width) const;
-  // Those of the strategy.
+  // Returns the strategy's buckets.
   std::vector<ReadyUnit> buckets(const std::vector<engine::Range>& cut, std::size_t width) const;
 
  private:
@@ -57,13 +57,13 @@ class ReadyTimes {
 struct StepTimes {
   Parts parts;
   ReadyTimes ready;
-  // Of the steps behind the warm-up, seconds: whole, without the strategy's calls, and what all
-  // threads of this process had of processors.
+  // Seconds of each step after the warm-up: the whole step, the step without the strategy's calls,
+  // and the processor time of this process.
   std::vector<double> whole, computing, processor;
-  std::vector<double> losses;  // of all steps, of this replica's examples
+  std::vector<double> losses;  // all steps, this replica's examples
 };
 
-// Steps [first, first + warm_up + steps) of an open strategy on batches of the data's first
+// Runs steps [first, first + warm_up + steps) of an open strategy on batches of the data's first
 // examples.
 StepTimes take_steps(engine::Strategy& strategy, const engine::Dataset& data, std::size_t batch,
                      double rate, int first, int warm_up, int steps);

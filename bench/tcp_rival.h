@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a remote call is measured against: the same chunks over one plain TCP socket, blocking, with
-// nothing around them but 16 bytes. As many chunks may be under way at once as of the rival.
+// The baseline for remote calls: the same chunks over one plain TCP socket, blocking, with 16 bytes
+// of header. As many chunks may be in flight as with remote calls.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lockstep::bench {
 
-// Serves one client after the other: takes what is pushed, and hands out pieces of `weights`.
+// Serves one client after the other: receives pushed chunks, and sends pieces of `weights`.
 class TcpRivalServer {
  public:
   explicit TcpRivalServer(std::span<const std::byte> weights);
@@ -29,7 +29,8 @@ class TcpRivalServer {
 class TcpRivalClient {
  public:
   explicit TcpRivalClient(int port);
-  // All of it in chunks of this size, of which so many are under way. Throws Error(kIo).
+  // Moves all bytes in chunks of this size, with up to `window` chunks in flight. Throws
+  // Error(kIo).
   void push(std::span<const std::byte> from, std::size_t chunk, std::size_t window);
   void pull(std::span<std::byte> to, std::size_t chunk, std::size_t window);
 

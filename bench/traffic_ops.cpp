@@ -23,7 +23,8 @@ void TrafficOps::count(std::string_view kernel, double bytes, double operations)
   calls_.push_back({std::string(kernel), bytes, operations});
 }
 
-// A pass over dy, for the mask of a fused ReLU and the sums of the columns, before the products.
+// Counts a pass over dy before the products, for the mask of a fused ReLU and the sums of the
+// columns.
 void TrafficOps::bias_gradient(Activation activation, Tensor y, Tensor dy, Tensor db,
                                bool accumulate) {
   const bool masks = activation == Activation::kRelu;
@@ -53,7 +54,8 @@ double operations_of(const engine::ConvolutionSpec& spec, std::size_t rows) {
   return 2 * double(rows) * double(spec.outputs()) * double(products);
 }
 
-// The part of the input's pixels that a convolution looks at: of single pixels some alone.
+// Returns the fraction of the input's pixels that a convolution reads. With a stride above the
+// kernel it reads only some.
 double seen(const engine::ConvolutionSpec& spec) {
   if (spec.kernel_height >= spec.stride || spec.kernel_width >= spec.stride) return 1;
   return double(spec.output_height() * spec.output_width() * spec.kernel_height *
@@ -69,7 +71,7 @@ void TrafficOps::convolution_forward(const StepState*, const engine::Convolution
         operations_of(spec, rows_));
 }
 
-// The gradient of the data is written whole, also where no window looks.
+// The gradient of the data is written completely, even outside of all windows.
 void TrafficOps::convolution_backward(const StepState*, const engine::ConvolutionSpec& spec,
                                       Tensor x, Tensor y, Tensor dy, Tensor w, Tensor dx, Tensor dw,
                                       Tensor db, bool accumulate) {
@@ -82,7 +84,7 @@ void TrafficOps::convolution_backward(const StepState*, const engine::Convolutio
 }
 
 std::size_t TrafficOps::pool_workspace(const engine::PoolSpec& spec, std::size_t rows) {
-  return spec.kind == engine::PoolKind::kMax ? rows * spec.outputs() : 0;  // a byte a place
+  return spec.kind == engine::PoolKind::kMax ? rows * spec.outputs() : 0;  // one byte per output
 }
 
 void TrafficOps::pool_forward(const StepState*, const engine::PoolSpec& spec, Tensor x, Tensor y,
@@ -119,7 +121,7 @@ void TrafficOps::batch_norm_backward(const StepState*, const engine::BatchNormSp
                                    batch(call.dother) + double(rows_ * spec.mask_of_row()));
 }
 
-// Both read the same dy and mask, once.
+// Counts dy and mask once, because both gradients read the same.
 void TrafficOps::batch_norm_pair_gradient_sums(const StepState*, const engine::BatchNormSpec& spec,
                                                const engine::BatchNormPair& pair, bool,
                                                const std::array<engine::BatchNormGradients, 2>&) {
@@ -183,7 +185,7 @@ void TrafficOps::embedding_forward(const StepState*, const engine::EmbeddingSpec
         picked * double(spec.columns * size_of(w.dtype) + sizeof(std::uint32_t)) + batch(y));
 }
 
-// All rows of the gradient are written, those that nobody picked with zeros.
+// All rows of the gradient are written; unused rows get zeros.
 void TrafficOps::embedding_backward(const StepState*, const engine::EmbeddingSpec& spec,
                                     const std::uint32_t*, Tensor dy, Tensor dw, bool accumulate) {
   count("embedding backward",
@@ -205,7 +207,7 @@ void TrafficOps::softmax(const StepState*, Tensor logits, Tensor probabilities) 
   count("softmax", batch(logits) + batch(probabilities));
 }
 
-// Beside the copy from the host: float32 is read, and written in the element type.
+// Besides the copy from the host, float32 is read, and written in the dtype of the ops.
 void TrafficOps::load(const float*, Tensor x) {
   count("input", double(rows_) * double(x.columns()) * double(sizeof(float) + size_of(x.dtype)));
 }

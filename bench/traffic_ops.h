@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Kernels that compute nothing and count: of each call the bytes that it must move and the
-// operations that it must make at least, as a GPU's kernels (engine/cuda) are cut. A graph that is
-// built on these and runs a step tells what each of its layers costs, with all fusions, whatever
-// the layers are.
+// Kernels that compute nothing and count. Each call counts the least bytes to move and operations
+// to make, with kernels divided as on a GPU (engine/cuda). A graph built on these ops that runs a
+// step yields the cost of each of its layers, with all fusions.
 //
-// Counted is what a pass over memory reads and writes, each operand once: of a batch so many rows
-// of it, whatever rows the graph was made with (one will do), and parameters as they are. What
-// libraries keep between two halves of one call (workspaces, partial sums) is not counted, nor are
-// some numbers a channel. A product and a sum are two operations; only products of matrices and
+// The bytes are those that a pass over memory reads and writes, each operand once. A batch counts
+// `rows` rows, whatever rows the graph was made with (one suffices), and parameters count as they
+// are. Workspaces and partial sums of libraries between two halves of a call do not count, nor do a
+// few numbers per channel. A product and a sum are two operations; only matrix products and
 // convolutions count any.
 //
-// One thread. Memory is the host's, and stays as it was.
+// One thread. Memory is the host's, and stays unchanged.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -22,7 +21,7 @@
 
 namespace lockstep::bench {
 
-// One kernel.
+// Holds the counts of one kernel.
 struct Traffic {
   std::string kernel = {};
   double bytes = 0, operations = 0;
@@ -31,7 +30,7 @@ struct Traffic {
 class TrafficOps final : public engine::Ops {
  public:
   TrafficOps(engine::DType dtype, std::size_t rows) : dtype_(dtype), rows_(rows) {}
-  // Since the last call of this.
+  // Returns the kernels since the last call of this.
   std::vector<Traffic> take() { return std::exchange(calls_, {}); }
 
   engine::DType dtype() const override { return dtype_; }
@@ -78,7 +77,7 @@ class TrafficOps final : public engine::Ops {
                      engine::Tensor dx) override;
   void add(const engine::StepState*, engine::Tensor a, engine::Tensor b, engine::Tensor y) override;
   void copy(const engine::StepState*, engine::Tensor x, engine::Tensor y) override;
-  void copy_bytes(const std::byte*, std::byte*, std::size_t) override {}  // some numbers a channel
+  void copy_bytes(const std::byte*, std::byte*, std::size_t) override {}  // not counted
   void dropout(const engine::StepState*, const engine::DropoutSpec&, engine::Tensor x,
                engine::Tensor y) override;
   void copy_columns(const engine::StepState*, engine::Tensor x, std::size_t from, engine::Tensor y,
@@ -104,10 +103,10 @@ class TrafficOps final : public engine::Ops {
   void reduce(const engine::ReduceArguments&) const override {}
 
  private:
-  // Bytes of a batch, in its own type; none where nobody wants it.
+  // Returns the bytes of a batch in its own dtype; 0 without a tensor.
   double batch(engine::Tensor tensor) const;
-  static double whole(engine::Tensor tensor);  // of a parameter
-  // Written, and read before where it is added to.
+  static double whole(engine::Tensor tensor);  // bytes of a parameter
+  // Returns the bytes of a gradient: it is written, and read before if it is accumulated.
   static double gradient(engine::Tensor parameter, bool accumulate);
   void count(std::string_view kernel, double bytes, double operations = 0);
   void bias_gradient(engine::Activation activation, engine::Tensor y, engine::Tensor dy,

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// What it brings to take the optimizer's update inside the all-reduce: steps of one dense layer
-// without its arithmetic, in which every replica writes its gradients, all meet, and the time from
-// then until the new weights are everywhere is taken. Three ways in turn, in one run, medians:
-// fused; separate, bucket by bucket, so that an update finds its sums in the caches; and separate
-// in one bucket, where it does not, as after an all-reduce of a library. Checked: all end with the
-// same weights, bit for bit.
+// Measures the gain of a fused update: steps of one dense layer without its arithmetic. Every
+// replica writes its gradients, all meet, and the time from then until the new weights are
+// everywhere is taken. Three variants are interleaved in one run, by medians: fused; separate per
+// bucket, so that an update finds its sums in the caches; and separate in one bucket, so that it
+// does not, as after a library's all-reduce. Checked: all end with the same weights, bit for bit.
 //
-// Beside each its roofline, measured in the same turns: the reductions of the same plan on memory
-// of its own, by all ranks at once, waiting for nobody. What is missing to 100 % is the waiting;
-// what a ratio is short of is the memory.
+// Each has a roofline, measured in the same rounds: the reductions of the same plan on other
+// memory, by all ranks at once, without waiting. The difference to 100 % is waiting time; the rest
+// of a ratio is memory.
 //
 //   bench_update --mib 80 --replicas 2
 //   mpirun -n 2 bench_update --strategy collective_all_reduce --optimizer adam
@@ -33,7 +32,7 @@ namespace {
 
 using strategies::Mirror;
 
-constexpr int kTurns = 5, kWarmUp = 2;  // turns of each, steps of a turn that are not timed
+constexpr int kTurns = 5, kWarmUp = 2;  // rounds per variant; untimed steps per round
 constexpr double kRate = 0.01;
 
 struct Flags {
@@ -44,8 +43,8 @@ struct Flags {
 
 struct Way {
   std::string name, update;
-  std::size_t bucket_bytes = 0;  // 0: chosen
-  bool alone = false;            // waiting for nobody
+  std::size_t bucket_bytes = 0;  // 0: automatic
+  bool alone = false;            // without waiting for other ranks
   std::unique_ptr<engine::Strategy> strategy = {};
   std::vector<double> milliseconds = {};
 };
@@ -59,7 +58,7 @@ float* floats(const Mirror& mirror, collectives::Space space) {
   return reinterpret_cast<float*>(mirror.space(space));
 }
 
-// As a backward pass would leave them: just written, other numbers on each rank and step.
+// Writes gradients like a backward pass: freshly written, and different on each rank and step.
 void write_gradients(const Mirror& mirror, std::int64_t step) {
   float* gradients = floats(mirror, collectives::Space::kGradient);
   const auto first = float(mirror.rank + 1) * float(step % 7 + 1) * 1e-4f;
@@ -71,9 +70,9 @@ const strategies::StepDesign& design_of(const Way& way) {
   return dynamic_cast<const strategies::Synchronous&>(*way.strategy).step();
 }
 
-// The rank's reductions of all buckets, as the executor makes them, but as if all had arrived.
+// Runs the rank's reductions of all buckets like the executor, but as if all inputs had arrived.
 void reduce_alone(Mirror& m, const strategies::StepDesign& design, const engine::UpdateRule& rule) {
-  std::size_t packed = 0;  // of owned elements
+  std::size_t packed = 0;  // owned elements so far
   std::vector<const std::byte*> from;
   std::vector<std::byte*> to;
   for (const std::vector<int>& stages : design.stages.buckets)
@@ -105,8 +104,8 @@ void reduce_alone(Mirror& m, const strategies::StepDesign& design, const engine:
         }
 }
 
-// From when the first rank began until the last one ended; between hosts, which have no common
-// clock, of the slowest rank.
+// Returns the milliseconds from the start of the first rank to the end of the last one. Hosts have
+// no common clock, so between hosts it is the time of the slowest rank.
 double span_of(engine::Strategy& strategy, engine::Replica& r, bool one_host,
                engine::Clock::time_point begin, engine::Clock::time_point end) {
   const auto since = [](engine::Clock::time_point t) {
@@ -122,7 +121,7 @@ double span_of(engine::Strategy& strategy, engine::Replica& r, bool one_host,
   return one_host ? last - first : longest;
 }
 
-// One turn: steps of one strategy, timed but for the first few.
+// Runs one round: steps of one strategy, all timed but the first few.
 void take_turn(Way& way, const engine::Dataset& data, const engine::UpdateRule& rule, bool one_host,
                std::size_t batch, int turn, int steps) {
   engine::Strategy& strategy = *way.strategy;
@@ -195,7 +194,7 @@ void print(const Flags& f, const std::vector<Way>& ways) {
 int run(const Flags& f, int argc, char** argv) {
   engine::require(f.steps > kWarmUp, "--steps must be above {}", kWarmUp);
   engine::GraphSpec graph("one layer", {64, 64, 1});
-  graph.then("dense", engine::dense(std::size_t(f.mib) * 64));  // 4,096 weights a unit: 16 KiB
+  graph.then("dense", engine::dense(std::size_t(f.mib) * 64));  // 4,096 weights per unit: 16 KiB
   graph.set_loss(engine::softmax_cross_entropy());
   strategies::Session session(argc, argv);
   const engine::UpdateRule rule = rule_of(f.optimizer);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Where Winograd's method pays: time of the direct kernels over that of the own ones, forward and
-// backward together, 3x3 with padding 1, one thread, as the table of engine/cpu/README.md. Bold is
-// where the device takes it by itself. The clock is that of the thread, which stands still while
-// another program has the core; of several turns the fastest counts. Results are compared.
+// Measures the shapes for which Winograd's method pays: the time of the direct kernels over that of
+// lockstep's Winograd kernels, forward and backward together. Shapes are 3x3 with padding 1, with
+// one thread, as in the table of engine/cpu/README.md. Bold entries are those that the device
+// selects by itself. The clock is that of the thread, which stops while another program has the
+// core; the fastest of several rounds counts. Results are compared.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int kTurns = 7;
 
-// Seconds of the fastest turn with each of both kernels.
+// Holds the seconds of the fastest round with each kernel.
 struct Pair {
   double winograd = 1e9, direct = 1e9;
 };

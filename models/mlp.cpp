@@ -6,7 +6,7 @@
 namespace lockstep::models {
 namespace {
 
-// Two hidden layers of one width. Dense layers take the image flat.
+// Returns a network with two hidden layers of one width. Dense layers flatten the image.
 engine::GraphSpec two_hidden_layers(std::string name, std::size_t width) {
   engine::GraphSpec graph(std::move(name), {28, 28, 1});
   graph.then("dense1", engine::dense(width));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The small convolutional network that every framework trains on MNIST first: two convolutions, a
-// pool, two dense layers. 1,199,882 parameters. A value; made anew by each call.
+// The usual first convolutional network for MNIST: two convolutions, a pool, two dense layers.
+// 1,199,882 parameters. A value; each call builds a new one.
 #pragma once
 #include "engine/nn/graph_spec.h"
 

@@ -15,7 +15,8 @@
 namespace lockstep::models {
 namespace {
 
-// A model without batch norm has no statistics to synchronise.
+// Describes a model. `build_with` is null without batch norm, whose statistics could be
+// synchronized.
 struct Entry {
   std::string_view name;
   engine::GraphSpec (*build)();

@@ -11,7 +11,7 @@ namespace {
 using engine::GraphSpec;
 using Value = GraphSpec::Value;
 
-// A graph that grows by convolutions with their batch norms.
+// Builds a graph of convolutions with batch norms.
 class Builder {
  public:
   Builder(std::string name, engine::Shape input, ResnetOptions options)
@@ -32,7 +32,7 @@ class Builder {
   struct Part {
     std::size_t filters, kernel, stride;
   };
-  // One after the other, with ReLU between them, and the shortcut around.
+  // Adds a block: the parts in sequence with ReLU between them, and the shortcut.
   Value block(const std::string& name, Value from, const std::vector<Part>& parts) {
     graph_.begin_block();
     const std::size_t channels = graph_.shape(from)[2], filters = parts.back().filters;

@@ -27,7 +27,7 @@ engine::GraphSpec wide_deep_graph(std::string name, const WideDeepOptions& optio
   graph.then("relu3", engine::relu());
   const auto deep = graph.then("deep_logits", engine::dense(2));
 
-  // A weight for each id and class, which begins as zero.
+  // The wide part has a weight per ID and class, initialized to zero.
   ids.sum = true;
   ids.limit = 0;
   const auto by_ids = graph.add("wide_ids", engine::embedding(options.buckets, 2, ids), input);

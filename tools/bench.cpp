@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// lockstep bench: how long collectives take on this machine, by size and algorithm, checked, beside
-// their roofline and MPI's or NCCL's own. Ranks are the processes of the job, threads of this one,
-// or replicas on devices (bench_devices.h). Rank 0 prints. What is measured and how:
-// bench/measure.h.
+// lockstep bench: times collectives on this machine by size and algorithm, checks them, and
+// compares them with their roofline and with MPI or NCCL. Ranks are the processes of the job,
+// threads of this process, or replicas on devices (bench_devices.h). Rank 0 prints. bench/measure.h
+// describes the measurement.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
@@ -40,33 +40,33 @@ using bench::Collective;
 using bench::Form;
 using collectives::Bootstrap;
 
-// A meeting of two cores below this goes through caches that they share.
+// Two cores that meet faster than this share caches.
 constexpr double kSharedCore = 150;  // ns
 
-// For another process to say why all end, before a launcher ends it, too.
+// Time for another process to report the reason, before a launcher ends it, too.
 constexpr std::chrono::milliseconds kWord{200};
 
-// Before hours of measuring. What was not there is not there afterwards.
+// Checks the file before hours of measuring. A file that did not exist does not exist afterwards.
 void require_writable(const std::string& path) {
   const engine::WholeFile tried(path);
 }
 
-// Ranks that are as many as the processors get one each.
+// Binds each rank to a processor of its own if there are enough.
 collectives::RankProcessors bind(const collectives::JobRanks& ranks) {
   auto found = collectives::processors_of_ranks(ranks, "processors of the ranks");
   collectives::bind_this_thread(found.binding.processors[0]);
   return found;
 }
 
-// Returns what the ranks of this job were measured to cost; the same on all. Other collectives than
-// all-reduce leave nothing to choose, so for them nothing is measured. Before any rank is bound:
-// that is how other commands find the machine, and the costs that they stored of it.
+// Returns the measured costs of the ranks of this job; the same on all. Collectives other than
+// all-reduce have only one algorithm, so nothing is measured for them. Call it before any rank is
+// bound, because other commands discover and store the costs of an unbound machine.
 collectives::Topology costs(const BenchFlags& f, const bench::Rank& rank) {
   const auto found = collectives::discover(rank.job.bootstrap(), {"cpu:0"});
   if (f.assumed || rank.job.size() == 1 || f.collective != "all_reduce") return found;
   collectives::CalibrationOptions options;
   options.cache = collectives::cache_folder();
-  options.fresh = true;  // who measures wants to know what is now
+  options.fresh = true;  // a benchmark needs current costs
   if (!f.verbosity.quiet) options.tell = complain;
   const auto calibration = collectives::calibrate(rank.job, found, rank.ops, options);
   if (!calibration.note.empty()) complain(calibration.note);
@@ -87,11 +87,11 @@ std::string ranks_line(const bench::Rank& rank, int processors, bool threads, do
         "# two ranks meet in {:.0f} ns{}\n", barrier_ns,
         barrier_ns < kSharedCore ? ": so near that the two processors share one real core" : "");
   }
-  text.pop_back();  // the end of its last line
+  text.pop_back();  // newline of the last line
   return text;
 }
 
-// The benchmark as one rank does it, which is a thread of its own: all sizes one after the other.
+// Runs the benchmark of one rank, which has a thread of its own: all sizes one after the other.
 // Rank 0 prints.
 class BenchOfRank {
  public:
@@ -112,7 +112,7 @@ class BenchOfRank {
     planned_ = bench::planned(setting_.task, topology, planned_counts());
   }
 
-  // True when every result was right.
+  // Returns whether every result was right.
   bool measure() try {
     if (f_.regret) {
       regrets();
@@ -123,7 +123,7 @@ class BenchOfRank {
     } else {
       times();
     }
-    // Ranks that are more than processors wait for each other's.
+    // With more ranks than processors, ranks wait for each other, which is not other work.
     if (rank_.job.rank() == 0 && enough_ && !other_work_.note().empty())
       complain(other_work_.note());
     for (const std::string& line : verdict_.lines(bench::mpi_name(setting_.task.collective)))
@@ -142,8 +142,8 @@ class BenchOfRank {
   void say_marks() const {
     if (form_ == Form::kTable) say(bench::kMarked);
   }
-  // The elements of each all-reduce that is planned, where `count` are reduced in all: with
-  // --overlap they are some buckets, and the planner chooses for one.
+  // Returns the elements of each planned all-reduce, of `count` in all. With --overlap an
+  // all-reduce is several buckets, and the planner chooses for one.
   std::size_t planned_count(std::size_t count) const {
     return f_.overlap ? std::max<std::size_t>(1, count / bench::kBuckets) : count;
   }
@@ -156,8 +156,8 @@ class BenchOfRank {
     return bench::choices(setting_.task, wanted, planned_count(count), planned_);
   }
 
-  // Of one rank, at the size that takes most. What "auto" will choose is not known yet: it takes as
-  // much as the least of all, or more.
+  // Returns the bytes of one rank at the largest size. The choice of "auto" is not known yet; it
+  // takes at least as much as the smallest algorithm.
   std::size_t bytes_taken() const {
     const bench::Task& task = setting_.task;
     const auto elements = [&](const std::string& name, std::size_t count) {
@@ -169,7 +169,7 @@ class BenchOfRank {
       }
       return least.value_or(0);
     };
-    // Contests and buckets have no place for results apart.
+    // Contests and buckets have no results out of place.
     const bool in_place = f_.regret || f_.overlap || f_.reproducible;
     std::size_t most = 0;
     for (const std::size_t count : sizes_)
@@ -193,7 +193,7 @@ class BenchOfRank {
         row.task = setting_.task;
         row.bytes = count * engine::size_of(setting_.task.dtype), row.count = count;
         row.choice = choice;
-        row.barrier_ns = meeting_.pair_ns();  // which on virtual machines changes within a run
+        row.barrier_ns = meeting_.pair_ns();  // changes within a run on virtual machines
         row.measured = bench::measure(rank_, meeting_, setting_, choice.algorithm, count);
         verdict_.add(row.measured.wrong);
         verdict_.add_rival(row.measured.rival_wrong);
@@ -211,7 +211,7 @@ class BenchOfRank {
     f_.verbosity.written(f_.output.plot);
   }
 
-  // The planner's choice against those that were asked for, and it.
+  // Returns the algorithms to compare: the requested ones and the planner's choice.
   std::vector<std::string> rivals(const bench::Choice& choice, std::size_t count) const {
     std::vector<std::string> among;
     for (const auto& one : choices(f_.algorithm == "auto" ? "all" : f_.algorithm, count))
@@ -222,7 +222,7 @@ class BenchOfRank {
   }
 
   void regrets() {
-    std::vector<std::string> columns;  // of all sizes: each has its own choice
+    std::vector<std::string> columns;  // of all sizes; choices differ by size
     for (const std::size_t count : sizes_)
       for (const std::string& name : rivals(choices("auto", count).front(), count))
         if (std::find(columns.begin(), columns.end(), name) == columns.end())
@@ -275,7 +275,7 @@ class BenchOfRank {
   std::optional<collectives::Choices> planned_;
   bench::Verdict verdict_;
   bench::OtherWork other_work_;
-  bool enough_ = true;  // processors for all ranks
+  bool enough_ = true;  // a processor for every rank
 };
 
 bool on_threads(const BenchFlags& f, const bench::Setting& setting, strategies::Session& session,
@@ -288,7 +288,7 @@ bool on_threads(const BenchFlags& f, const bench::Setting& setting, strategies::
   return right;
 }
 
-// The table of --scaling.
+// Returns the runs of --scaling.
 bench::ScalingRuns scaling_runs(const BenchFlags& f, const bench::Setting& setting) {
   const auto costs_of = [&f](const bench::Rank& rank) {
     collectives::Topology topology = costs(f, rank);
@@ -298,7 +298,7 @@ bench::ScalingRuns scaling_runs(const BenchFlags& f, const bench::Setting& setti
   return {f.scale(), f.gradients_bytes(), setting, f.form(), costs_of};
 }
 
-// A wrong result is a defect.
+// Returns the exit code; a wrong result is a defect.
 ExitCode code_of(bool right) {
   return right ? kDone : kDefect;
 }
@@ -309,7 +309,7 @@ int run_bench(const BenchFlags& f, const Program& program) {
   const bench::Setting setting = together([&] {
     bench::Setting s = f.setting();
     f.require_possible(processes);
-    bench::Task task = s.task;  // unknown names are said before the job meets
+    bench::Task task = s.task;  // reports unknown names before the job starts
     task.host.assign(1, 0);
     bench::asked(task, f.algorithm, 1);
     if (f.scaling.on) runs.emplace(scaling_runs(f, s));
@@ -317,7 +317,7 @@ int run_bench(const BenchFlags& f, const Program& program) {
       bench::require_mappings(f.threads(), f.reproducible);
     return s;
   });
-  const bool each_host = true;  // may have interfaces of its own
+  const bool each_host = true;  // hosts may have different interfaces
   strategies::Session session(
       program.argc, program.argv,
       {.deadline = std::chrono::seconds(f.deadline),

@@ -29,7 +29,7 @@ using Devices = std::vector<engine::Device*>;
 constexpr int kUsualRanks = 2;
 constexpr const char* kNccl = "NCCL";
 
-// A device for each rank: those that are listed; all GPUs, in turn; or one for all ranks.
+// Returns a device per rank: the listed devices, all GPUs in rotation, or one device for all ranks.
 Devices devices_of_ranks(const BenchFlags& f, strategies::Session& session) {
   Devices devices;
   for (const std::string& name : f.devices.each) devices.push_back(&session.device(name));
@@ -52,7 +52,7 @@ void require_devices(const Devices& devices, engine::DType dtype) {
                     engine::name(dtype), to_string(device->id()));
 }
 
-// Null where NCCL cannot add; a line says why.
+// Returns null if NCCL cannot sum over these devices, and prints the reason.
 std::unique_ptr<bench::NcclRanks> nccl_of(const Devices& devices, std::chrono::seconds deadline) {
   std::string why = bench::NcclRanks::refusal(devices);
   if (why.empty() && !collectives::nccl::available()) why = collectives::nccl::finding();
@@ -91,7 +91,7 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
   const collectives::Calibration calibration =
       device_costs(devices, found, f.assumed ? DeviceCosts::kAssumed : DeviceCosts::kFresh);
   if (!calibration.note.empty()) complain(calibration.note);
-  // Nothing is assumed of one GPU, whose ranks meet in its own memory.
+  // There are no assumed costs for a single GPU, whose ranks meet in its own memory.
   const bool priced = !f.assumed || collectives::each_gpu(names_of(devices)).size() != 1;
   const auto counts = f.counts();
   const auto planned = bench::planned(setting.task, calibration.topology, counts);

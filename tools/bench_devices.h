@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lockstep bench --device, --devices: the table of all-reduces among replicas of this process on
-// devices. What is measured and how: bench/device_ranks.h.
+// Implements lockstep bench --device and --devices: the table of all-reduces among replicas of this
+// process on devices. bench/device_ranks.h describes the measurement.
 #pragma once
 #include "strategies/session/session.h"
 #include "tools/bench/turns.h"
@@ -8,7 +8,7 @@
 
 namespace lockstep::tools {
 
-// Returns whether every result was right. Throws Error(kInvalid) for devices that are not there.
+// Returns whether every result was right. Throws Error(kInvalid) if a device does not exist.
 bool bench_devices(const BenchFlags& f, const bench::Setting& setting,
                    strategies::Session& session);
 

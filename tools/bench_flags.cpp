@@ -32,7 +32,7 @@ std::size_t largest(const BenchFlags& f) {
   return collectives::parse_size(f.most());
 }
 
-// Whoever gives a flag that changes nothing is told so.
+// Throws Error(kInvalid) for a flag without effect.
 void require_effect(const BenchFlags& f) {
   const std::pair<const char*, bool> of_sizes[] = {{"--min", f.sizes.min.has_value()},
                                                    {"--max", f.sizes.max.has_value()},
@@ -54,7 +54,8 @@ void require_effect(const BenchFlags& f) {
                   "--links says what things cost, so --assumed has no effect: leave it out");
 }
 
-// Ranks on devices are replicas of one process, whose steps sum gradients.
+// Throws Error(kInvalid) for flags that do not fit ranks on devices. These are replicas of one
+// process, whose steps sum gradients.
 void require_of_devices(const BenchFlags& f, const bench::Setting& s, int processes) {
   const char* const flag = f.devices.each.empty() ? "--device" : "--devices";
   engine::require(processes == 1,
@@ -94,7 +95,7 @@ void declare_sizes(CLI::App& app, BenchFlags& f) {
       ->capture_default_str();
   app.add_option("-f,--factor,--stepfactor", f.sizes.factor,
                  "factor between one size and the next (default: 2)")
-      ->check(number_from(1.001, 1e6));  // less would be sizes without end
+      ->check(number_from(1.001, 1e6));  // a smaller factor gives endless sizes
 }
 
 void declare_operation(CLI::App& app, BenchFlags& f) {

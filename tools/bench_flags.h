@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The flags of `lockstep bench`, with their defaults, and what they ask for.
+// The flags of `lockstep bench`, with their defaults, and the settings that they describe.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -20,12 +20,12 @@ namespace lockstep::tools {
 
 struct BenchFlags {
   struct Sizes {
-    std::optional<std::string> min, max;  // else 4 KiB and 64 MiB
-    std::optional<double> factor;         // else 2
+    std::optional<std::string> min, max;  // default: 4 KiB and 64 MiB
+    std::optional<double> factor;         // default: 2
   } sizes;
 
-  std::optional<int> warmup;      // else 2
-  std::optional<std::string> op;  // else sum
+  std::optional<int> warmup;      // default: 2
+  std::optional<std::string> op;  // default: sum
   std::string dtype = "float32", algorithm = "auto";
   std::string collective = "all_reduce", check = "all", compare;
   int iterations = 0, ranks = 0, deadline = 60;
@@ -33,7 +33,7 @@ struct BenchFlags {
 
   struct Scaling {
     bool on = false;
-    // Else those of ScalingFlags.
+    // The defaults are those of ScalingFlags.
     std::optional<std::string> gradients;
     std::optional<double> compute_ms;
     std::optional<int> batch;
@@ -41,9 +41,9 @@ struct BenchFlags {
   } scaling;
 
   struct Devices {
-    std::optional<std::string> copy;  // of ranks on devices: else 256 MiB
+    std::optional<std::string> copy;  // with devices; default: 256 MiB
     std::string all;                  // "cuda": all GPUs
-    std::vector<std::string> each;    // instead: of each rank
+    std::vector<std::string> each;    // one per rank, instead of `all`
   } devices;
 
   struct Output {
@@ -54,30 +54,29 @@ struct BenchFlags {
   NetworkFlags network;
   Verbosity verbosity;
 
-  // What is timed instead of one collective after the other: "regret", "overlap", "reproducible";
-  // empty: nothing else.
+  // Returns the flag of the special measurement: "regret", "overlap", "reproducible", or empty.
   std::string other() const {
     return regret ? "regret" : overlap ? "overlap" : reproducible ? "reproducible" : "";
   }
   std::string operation() const { return op.value_or("sum"); }
   bool on_devices() const { return !devices.all.empty() || !devices.each.empty(); }
-  std::string title(int count) const;  // of a picture, of so many ranks
+  std::string title(int count) const;  // of a plot; `count`: ranks
   bench::Form form() const;
   bench::Setting setting() const;
   bench::ScalingFlags scale() const;
   std::vector<std::size_t> counts() const;  // elements of each size, ascending
-  // The least and the largest size, as they were given. One alone that is beyond the other's
-  // default is both.
+  // Returns the least, or the largest, size as given. If only one is given and it lies beyond the
+  // other's default, it is both.
   std::string fewest() const, most() const;
-  // Ranks of a job of one process. What a launcher started is one rank, else it is two.
+  // Returns the ranks of a job of one process: --ranks, or 1 under a launcher, else 2.
   int threads() const;
   std::size_t gradients_bytes() const;  // 0: ResNet-50's
-  // Throws Error(kInvalid) for what no job of so many processes could do, before anything is
-  // opened, and for flags that would have nothing to do.
+  // Throws Error(kInvalid) for settings that a job of `processes` cannot run, before anything is
+  // opened, and for flags without effect.
   void require_possible(int processes) const;
 };
 
-// Adds the flags to the parser, with what each may be; `flags` outlives the parser.
+// Adds the flags to the parser, with their allowed values; `flags` outlives the parser.
 void declare(CLI::App& app, BenchFlags& flags);
 
 }  // namespace lockstep::tools

@@ -17,10 +17,11 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr std::int64_t kVeryMany = 1'000'000'000;  // --help need not say that this is the most
+// --help does not print a bound as large as this.
+constexpr std::int64_t kVeryMany = 1'000'000'000;
 constexpr int kLastPort = 65535;
 
-// All of `text` as a number.
+// Returns the number if all of `text` is one.
 template <class T>
 std::optional<T> parsed(const std::string& text) {
   T value{};
@@ -29,7 +30,8 @@ std::optional<T> parsed(const std::string& text) {
   return value;
 }
 
-// `what` stands in the line about a value that is not `right`, `brief` in the text of --help.
+// Returns a validator. `what`: the allowed values, for the message about a value that is not
+// `right`. `brief`: the same for --help.
 CLI::Validator validator(std::string what, std::string brief,
                          std::function<bool(const std::string&)> right) {
   auto check = [what = std::move(what), right = std::move(right)](std::string& text) {

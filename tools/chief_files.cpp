@@ -19,8 +19,8 @@ void open_chief_files(strategies::Session& session, const std::function<void()>&
   }
   if (several) wrong = session.bootstrap().all_gather(wrong, "files of the chief")[0];
   if (wrong.empty()) return;
-  // The second exchange is for those who still watch the start: they must not see the chief leave
-  // and speak of it.
+  // The second exchange is for processes that still watch the start: they must not see the chief
+  // leave and report that instead.
   session.connected();
   if (several) session.bootstrap().all_gather("", "files of the chief");
   leave_together(exit_code(engine::Code::kIo), wrong);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The commands of the program. Each adds its flags to the parser and returns what runs it; main.cpp
-// turns errors into one line and an exit code.
+// The commands of the program. Each adds its flags to the parser and returns the function that runs
+// it; main.cpp turns errors into one line and an exit code.
 #pragma once
 #include <functional>
 
@@ -15,7 +15,7 @@ namespace lockstep::tools {
 struct Program {
   int argc = 0;
   char** argv = nullptr;
-  Configured configured = {};  // of train: its flags, and which of them a file gave
+  Configured configured = {};  // for train: flags, and those from a file
 };
 using Command = std::function<int(const Program&)>;
 

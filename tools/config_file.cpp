@@ -28,7 +28,7 @@ using nlohmann::json;
 const std::string kFlag = "--config";
 constexpr std::size_t kMostConfig = 65536;
 
-// The last one counts, as for every flag.
+// Returns the file of the last --config: the last value counts, as for every flag.
 std::optional<std::string> file_of(const std::vector<std::string>& arguments) {
   std::optional<std::string> file;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -43,14 +43,14 @@ json read_config(const std::string& file) {
   return collectives::json_reading::parse(engine::read_text(file, what, kMostConfig), what);
 }
 
-// `flag`: "--epochs" or "-q".
+// Returns whether the flag is present. `flag`: "--epochs" or "-q".
 bool on_command_line(const std::vector<std::string>& arguments, const std::string& flag) {
   return std::ranges::any_of(arguments, [&](const std::string& argument) {
     return argument == flag || argument.starts_with(flag + "=");
   });
 }
 
-// Returns whether the option stands there by one of its names, long or short.
+// Returns whether the option is present by one of its names, long or short.
 bool on_command_line(const std::vector<std::string>& arguments, const CLI::Option& option) {
   const auto stands = [&](const char* dashes) {
     return [&arguments, dashes](const std::string& name) {
@@ -61,32 +61,34 @@ bool on_command_line(const std::vector<std::string>& arguments, const CLI::Optio
          std::ranges::any_of(option.get_snames(), stands("-"));
 }
 
-// Returns whether the command line has a flag that excludes the option, as --quiet does --verbose.
+// Returns whether the command line has a flag that excludes the option, as --quiet excludes
+// --verbose.
 bool excluded_on_command_line(const std::vector<std::string>& arguments, CLI::Option& option) {
   return std::ranges::any_of(option.get_excludes(), [&](const CLI::Option* other) {
     return on_command_line(arguments, *other);
   });
 }
 
-// A run ends after its epochs or its steps: who asks for one does not want the file's other.
+// Returns whether the command line has the other end of a run: --epochs replaces the file's steps,
+// and --steps its epochs.
 bool other_end_on_command_line(const std::vector<std::string>& arguments, const std::string& name) {
   return (name == "epochs" && on_command_line(arguments, "--steps")) ||
          (name == "steps" && on_command_line(arguments, "--epochs"));
 }
 
-// What the option's checks say to a value; empty: it may be.
+// Returns the complaint of the option's checks about a value; empty if it is allowed.
 std::string complaint(CLI::Option& option, const std::string& value) {
   for (int i = 0;; ++i) {
     try {
       const std::string wrong = (*option.get_validator(i))(value);
       if (!wrong.empty()) return wrong;
-    } catch (const CLI::OptionNotFound&) {  // there is no further one
+    } catch (const CLI::OptionNotFound&) {  // no further check
       return {};
     }
   }
 }
 
-// The arguments of one entry of the file.
+// Appends the arguments of one entry of the file.
 void append(std::vector<std::string>& arguments, CLI::Option& option, const std::string& name,
             const json& value, const std::string& file) {
   auto wants = [&](bool right, const char* what) {
@@ -97,7 +99,7 @@ void append(std::vector<std::string>& arguments, CLI::Option& option, const std:
     wants(value.is_boolean(), "true or false");
     if (value.get<bool>()) arguments.push_back("--" + name);
   } else if (option.get_type_name().starts_with("TEXT")) {
-    // A size may be a number: its type says what a number alone counts.
+    // A size may be a number: its type says which unit a plain number has.
     const bool size = option.get_type_name().find("alone:") != std::string::npos;
     wants(value.is_string() || (size && value.is_number()),
           size ? "a number or a string" : "a string");
@@ -116,7 +118,7 @@ bool is_part_of_a_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '-';
 }
 
-// Whether the text names a flag: with two dashes, or as a word of its own.
+// Returns whether the text names a flag: with two dashes, or as a separate word.
 bool names(const std::string& text, const std::string& flag) {
   for (std::size_t at = 0; (at = text.find(flag, at)) != std::string::npos; ++at) {
     const std::size_t end = at + flag.size();

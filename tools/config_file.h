@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// --config FILE: a JSON object whose keys are the long flags of the command without dashes, e.g.
-// {"model": "mnist_cnn", "epochs": 6, "json": true}. Its values become arguments, of those flags
-// that are not on the command line: what the file says of these is not looked at.
+// Reads --config FILE: a JSON object whose keys are the long flags of the command without dashes,
+// e.g. {"model": "mnist_cnn", "epochs": 6, "json": true}. Its values become arguments, except for
+// flags that are on the command line. Their values in the file are not checked.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,17 +14,17 @@ namespace lockstep::tools {
 
 struct Configured {
   std::vector<std::string> arguments = {};
-  std::string file = {};                  // empty: none was named
-  std::vector<std::string> of_file = {};  // flags that have their value from it, without dashes
+  std::string file = {};                  // empty: no file
+  std::vector<std::string> of_file = {};  // flags set by the file, without dashes
 };
-// `arguments`, without the program's name, of a command whose flags `command` knows: with those of
-// the file put in behind the command's name, where --config names one. One line that names the file
-// is in the Error(kIo) where it cannot be read, and in the Error(kInvalid) where it is not such an
-// object, or holds a flag that there is not or a value that the flag may not have.
+// Returns `arguments` (without the program's name) with the file's arguments inserted after the
+// command's name, if --config names a file. `command` knows the flags. Throws Error(kIo) if the
+// file cannot be read. Throws Error(kInvalid) if it is not such an object, or has an unknown flag
+// or a value that the flag does not allow. The message is one line that names the file.
 Configured with_config(CLI::App& command, std::vector<std::string> arguments);
 
-// `what` is wrong with flags, as it was found later: says of each that `what` names, and that has
-// its value from the file, that it is so.
+// Returns the message `what` about wrong flags, extended by the named flags that have their value
+// from the file.
 std::string with_file(const Configured& configured, const std::string& what);
 
 }  // namespace lockstep::tools

@@ -19,7 +19,7 @@ namespace {
 using engine::brief;
 
 constexpr std::uint64_t kExamples = 8000;
-constexpr std::size_t kPadding = 4;  // of crops, in pixels
+constexpr std::size_t kPadding = 4;  // pixels around an image before a crop
 
 // Names of notes in a manifest.
 constexpr const char* kDataNote = "data";
@@ -36,7 +36,7 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-// How many ids of each field the model's embeddings have rows for; 0: it embeds none.
+// Returns the rows of the model's embeddings for the ids of a field; 0 if it embeds none.
 std::size_t buckets_of(const engine::GraphSpec& graph) {
   std::size_t buckets = 0;
   for (const engine::GraphSpec::Node& node : graph.nodes()) {
@@ -68,7 +68,7 @@ engine::data::Sets choose_clicks(const DataChoice& choice, std::size_t buckets) 
   return engine::data::generated_clicks(options);
 }
 
-// Drawn for a model whose images have three channels.
+// Draws images for a model whose input has three channels.
 engine::data::Sets choose_images(const DataChoice& choice, const engine::GraphSpec& graph) {
   const engine::Shape shape = graph.input_shape();
   engine::data::ImagesOptions options{

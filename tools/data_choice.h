@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// From the flag --data to data sets: nothing (what the program draws), "random" (one batch that
-// fits the model), or files. Models of images get digits or, where they take colours, colour
-// images, or a folder of CIFAR-10's or IDX files; those that embed ids get clicks, and a file in
-// Criteo's format.
+// Turns the flag --data into data sets: generated data (no flag), "random" (one batch that fits the
+// model), or files. Image models get digits, or color images if they have three channels, or a
+// folder of CIFAR-10's or IDX files. Models that embed ids get clicks, or a file in Criteo's
+// format.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -16,20 +16,21 @@
 namespace lockstep::tools {
 
 struct DataChoice {
-  std::string data = {};         // the flag
-  std::string test = {};         // the flag: a file of test data, in Criteo's format
-  std::size_t global_batch = 1;  // the flag --batch: random data have so many examples
-  // The flag: drawn for training; else 8000, clicks 100,000.
+  std::string data = {};         // --data
+  std::string test = {};         // --test: test data in Criteo's format
+  std::size_t global_batch = 1;  // --batch; also the number of random examples
+  // --examples: generated examples for training; default: 8000, or 100,000 clicks.
   std::optional<std::uint64_t> examples = {};
   std::uint64_t seed = 1;
-  std::string augment = "none";  // the flag, of training data: none, crop, flip, crop,flip
+  std::string augment = "none";  // --augment: none, crop, flip or crop,flip
 };
-// Throws Error(kInvalid) where examples were asked for of data that are not drawn, the model
-// embeds ids in another form than clicks have, or what is no image is to be augmented.
+// Returns the data sets. Throws Error(kInvalid) for --examples with data that are not generated,
+// and for augmentation of data other than images. Also throws it if the model embeds ids in another
+// form than clicks have.
 engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec& graph);
 
-// Returns what a manifest keeps of a choice (RunState::notes). Paths are absolute there; one that
-// is not UTF-8 is left out.
+// Returns the notes of a choice for a manifest (RunState::notes). Paths are absolute there; a path
+// that is not UTF-8 is left out.
 std::map<std::string, std::string> data_notes(const DataChoice& choice);
 // Returns the choice of the run that wrote a checkpoint.
 DataChoice recorded_choice(const engine::RunState& state);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the replicas of one process on its devices cost each other.
+// Costs between the replicas of one process on its devices.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,17 +10,18 @@
 
 namespace lockstep::tools {
 
-// Which costs are taken: kAssumed measures nothing, kStored measures where no costs of these GPUs
-// are stored, kFresh always measures.
+// Selects the costs: kAssumed measures nothing, kStored measures if no costs of these GPUs are
+// stored, kFresh always measures.
 enum class DeviceCosts { kAssumed, kStored, kFresh };
 
 std::vector<std::string> names_of(const std::vector<engine::Device*>& devices);
 
-// Returns whether the devices are GPUs. Throws Error(kInvalid) where some are and others are not.
+// Returns whether the devices are GPUs. Throws Error(kInvalid) if only some of them are.
 bool are_gpus(const std::vector<engine::Device*>& devices);
 
-// `found`: this process, as discover() found it with these devices, one entry a replica. Costs of
-// processors stay as they are. Throws what calibrate_gpus throws.
+// Returns the costs between the devices. `found`: this process, as discover() found it with these
+// devices, one entry per replica. Costs of processors stay unchanged. Throws the errors of
+// calibrate_gpus.
 collectives::Calibration device_costs(const std::vector<engine::Device*>& devices,
                                       const collectives::Topology& found, DeviceCosts which);
 

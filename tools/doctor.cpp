@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lockstep doctor: what this machine and this build have, and what each missing part would give.
-// Ends with 0 whatever it finds: a missing part is a fact, not a failure.
+// lockstep doctor: shows the parts that this machine and this build have, and the use of each
+// missing part. The exit code is always 0, because a missing part is a fact, not a failure.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -39,7 +39,8 @@ namespace fs = std::filesystem;
 struct Finding {
   std::string part;
   bool found = true;
-  std::string text;  // what was found, or what it would give and how to get it
+  // The finding, or the use of a missing part and how to get it.
+  std::string text;
 };
 
 std::string find_program(const std::string& name) {
@@ -52,7 +53,7 @@ std::string find_program(const std::string& name) {
   return {};
 }
 
-// Tries a thing that the kernel may refuse, e.g. inside a container.
+// Tries an operation that the kernel may refuse, e.g. inside a container.
 Finding attempt(std::string part, const std::string& works, const std::string& gives,
                 const std::function<void()>& body) {
   try {
@@ -63,7 +64,7 @@ Finding attempt(std::string part, const std::string& works, const std::string& g
   }
 }
 
-// What was found so far.
+// Collects the findings.
 class Findings {
  public:
   void found(std::string part, std::string text) { add(std::move(part), true, std::move(text)); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How the program ends; documented in README.md. From sysexits.h where there is one.
+// The exit codes of the program, documented in README.md. Those that sysexits.h defines are taken
+// from it.
 #pragma once
 #include <string>
 
@@ -9,19 +10,21 @@ namespace lockstep::tools {
 
 enum ExitCode : int {
   kDone = 0,
-  kUsage = 64,     // flags, model, data or cluster that cannot be
-  kBadData = 65,   // a file is not what it says
-  kDefect = 70,    // an error that lockstep did not expect
-  kSystem = 74,    // files are missing, refuse or are another run's; memory or a device refused
-  kTryAgain = 75,  // another process was lost or late: start again, and it goes on
+  kUsage = 64,    // impossible flags, model, data or cluster
+  kBadData = 65,  // invalid contents of a file
+  kDefect = 70,   // an error that lockstep did not expect
+  // Files are missing, inaccessible or of another run, or memory or a device was refused.
+  kSystem = 74,
+  // Another process was lost or late. Start the command again, and the run continues.
+  kTryAgain = 75,
 };
 ExitCode exit_code(engine::Code code);
 
-// The error's text, and the flag of the option that it is about: "keep 2 at most (--keep)".
+// Returns the error's text, and the flag of the option that it is about: "keep 2 at most (--keep)".
 std::string message(const engine::Error& error);
 
-// After a signal of signals.h, for which the step was finished, and saved where there is a folder:
-// 128 and the signal's number, as shells have it.
+// Returns the code after a signal of signals.h: 128 plus the signal's number, as in shells. The run
+// has finished its step, and saved it if there is a folder.
 int exit_code_of_signal(int signal);
 
 }  // namespace lockstep::tools

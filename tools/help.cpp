@@ -10,9 +10,9 @@ namespace lockstep::tools {
 namespace {
 
 const std::string kDefault = "(default: ";
-constexpr std::size_t kWidth = 66;  // of descriptions
+constexpr std::size_t kWidth = 66;  // columns of a description
 
-// Returns the text with ends of lines instead of some blanks.
+// Returns the text with line breaks instead of some blanks.
 std::string wrapped(const std::string& text) {
   std::string lines;
   std::size_t width = 0;
@@ -30,7 +30,7 @@ std::string wrapped(const std::string& text) {
   return lines;
 }
 
-// Whether the text has each of the words that the bounds list: "auto, on or off".
+// Returns whether the text has each of the words that the bounds list: "auto, on or off".
 bool lists(const std::string& text, const std::string& bounds) {
   const std::string list = CLI::detail::find_and_replace(bounds, " or ", ", ");
   for (std::size_t at = 0; at < list.size();) {
@@ -59,13 +59,13 @@ std::string described(const CLI::Option& option) {
 
 }  // namespace
 
-// "-b, --min, --minbytes".
+// Returns the names, such as "-b, --min, --minbytes".
 std::string Help::make_option_name(const CLI::Option* option, bool positional) const {
   return CLI::detail::find_and_replace(CLI::Formatter::make_option_name(option, positional), ",",
                                        ", ");
 }
 
-// One empty line before each group, where the library has two.
+// Puts one empty line before each group; the library has two.
 std::string Help::make_usage(const CLI::App* app, std::string name) const {
   return CLI::Formatter::make_usage(app, std::move(name)) + "\n";
 }
@@ -75,7 +75,8 @@ std::string Help::make_group(std::string group, bool positional,
   return CLI::Formatter::make_group(std::move(group), positional, std::move(options)).substr(1);
 }
 
-// The parser's type is "INT:0 to 256": what bounds.h says stands behind the colon.
+// Returns the type of the value. The parser's type is "INT:0 to 256", with the text of bounds.h
+// after the colon.
 std::string Help::make_option_opts(const CLI::Option* option) const {
   const std::string type = option->get_type_name();
   if (type.empty()) return {};  // it takes no value

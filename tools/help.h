@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How --help shows a flag: on the left its names and whether it takes a number or a text, on the
-// right what it is, what it may be, and its default.
+// Format of a flag in --help. The left column has its names and whether it takes a number or a
+// text; the right column has its description, allowed values and default.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -18,7 +18,7 @@ class Help : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override;
 };
 
-// Adds --help behind all other flags, in the group "General", and lines of examples at the end.
+// Adds --help after all other flags, in the group "General", and example lines at the end.
 void end_help(CLI::App& app, const std::string& examples);
 
 }  // namespace lockstep::tools

@@ -21,20 +21,21 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr std::chrono::seconds kLauncherTimeout{
-    5};                                   // for the launcher, which may leave this process alone
-constexpr std::chrono::seconds kTurn{2};  // for another process, which has the same to say
+// Time for the launcher to end this process; it may never do so.
+constexpr std::chrono::seconds kLauncherTimeout{5};
+// Time for the first process, which reports the same error.
+constexpr std::chrono::seconds kTurn{2};
 
-// mpirun can start several programs with flags of their own as one job; then each speaks for
-// itself.
+// Returns whether the job has one command line. mpirun can start several programs with flags of
+// their own as one job; then each reports for itself.
 bool one_command_line() {
   const char* contexts = std::getenv("OMPI_NUM_APP_CTX");
   return contexts == nullptr || std::string_view(contexts) == "1";
 }
 
-// Whether the launcher sent SIGTERM, in this time or before: it ends all at the first death, often
-// before the others find their peer gone. A thread of a library may take the signal, hence the
-// second look.
+// Returns whether the launcher sent SIGTERM, within this time or before. It ends all processes at
+// the first death, often before the others notice the loss. A thread of a library may take the
+// signal, so the handler's result is checked as well.
 bool wait_for_the_end(std::chrono::milliseconds timeout) {
   sigset_t end;
   sigemptyset(&end);
@@ -53,7 +54,7 @@ bool wait_for_the_end(std::chrono::milliseconds timeout) {
 }  // namespace
 
 void tell(std::string line) {
-  // What is quoted must neither begin a line of its own nor command a terminal.
+  // Quoted text must neither begin a line of its own nor control a terminal.
   std::replace_if(
       line.begin(), line.end(), [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); },
       ' ');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How the program ends when something was wrong: one line, an exit code, and nobody is waited for.
-// What is the same in all processes of a job, such as a flag, is said by one of them.
+// Ends the program after an error: one line, an exit code, and no wait for others. An error that is
+// the same in all processes of a job, such as a wrong flag, is reported by one of them.
 #pragma once
 #include <string>
 
@@ -12,23 +12,26 @@ namespace lockstep::tools {
 // Writes a line to standard error; control characters in it become blanks.
 void tell(std::string line);
 
-// "lockstep: <text>" on standard error, as one line whatever `text` holds.
+// Writes "lockstep: <text>" to standard error, as one line even if `text` has several.
 void complain(const std::string& text);
 
-// After a failure nothing may wait for peers that are gone, not even the MPI library's end.
+// Ends the process at once. After a failure it must not wait for peers that are gone, not even in
+// MPI_Finalize.
 [[noreturn]] void leave(int code);
 
-// Complains and leaves if this process is the one that speaks for its job (or, where files of a
-// host are the matter, for its host). The others leave with the same code and say nothing, once the
-// launcher ends them: it ends all at the first that fails, and that must not be one that is silent.
+// Complains and leaves if this process speaks for its job (or, if the error concerns files of a
+// host, for its host). The others wait for the launcher to end them and leave silently with the
+// same code. The launcher ends all processes at the first failure, which must not be a silent one.
 [[noreturn]] void leave_together(int code, const std::string& text, bool each_host = false);
 
-// Where an error is one of all processes of a job, as most are once it has begun (who fails tells
-// the others), the first process says it. Another waits a moment for the launcher to end it (not at
-// all where it did so already), and speaks when it does not: then nobody has.
+// Leaves after an error of the whole job; most errors are of this kind once the job has begun,
+// because a failing process notifies the others. The first process reports the error. Another
+// process waits a moment for the launcher to end it, and reports the error if the launcher does
+// not.
 [[noreturn]] void leave_in_turn(int code, const std::string& text);
 
-// Runs `body`, which does the same in every process of the job; for what it throws see above.
+// Runs `body`, which does the same in every process of the job. An error that it throws ends the
+// program with leave_together.
 template <class Body>
 auto together(Body&& body, bool each_host = false) {
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lockstep: one program, one command a file. Results go to standard output, everything else to
-// standard error. Errors are one line; exit codes stand in exit_codes.h.
+// lockstep: one program with a source file per command. Results go to standard output, everything
+// else to standard error. Errors are one line; exit_codes.h defines the exit codes.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -31,8 +31,8 @@ bool lacks_value(const CLI::ParseError& error) {
   return error.get_name() == "ArgumentMismatch";
 }
 
-// "--epochs: needs a value, a whole number from 0", where the parser says "--epochs: 1 required INT
-// missing". What the value may be stands in the flag's type, as --help shows it: "INT:from 0".
+// Returns "--epochs: needs a value, a whole number from 0" for the parser's "--epochs: 1 required
+// INT missing". The flag's type has the allowed values, as in --help: "INT:from 0".
 std::string value_wanted(const CLI::App& command, const std::string& said) {
   const std::string flag = said.substr(0, said.find(':'));
   const CLI::Option* option = command.get_option_no_throw(flag);
@@ -76,7 +76,8 @@ std::string meant(const CLI::App& app, const CLI::App& command, const std::strin
   return nearest.empty() ? nearest : "; did you mean --" + nearest + "?";
 }
 
-// What the parser found wrong, in our words, with the way to help. `command`: the first argument.
+// Returns the parser's error in lockstep's words, with a pointer to --help. `command`: the first
+// argument.
 std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error,
                           const std::string& command) {
   std::vector<std::string> known;
@@ -111,7 +112,7 @@ std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error,
 }
 
 int run(int argc, char** argv) {
-  setenv("GRPC_VERBOSITY", "NONE", 0);  // what is wrong is said once, by us
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // lockstep reports errors once, itself
   CLI::App app{
       "Synchronous data-parallel training: every device holds a mirror of the model. In every "
       "step\nan all-reduce sums the gradients, and every mirror applies the same update.",
@@ -121,7 +122,7 @@ int run(int argc, char** argv) {
   app.set_help_flag("-h,--help", "print this help and exit");
   const auto formatter = std::make_shared<Help>();
   formatter->label("SUBCOMMAND", "COMMAND");
-  app.formatter(formatter);  // of the commands, too
+  app.formatter(formatter);  // for the commands, too
   app.require_subcommand(1);
   app.footer("lockstep COMMAND --help lists the flags of a command, with examples.");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -151,7 +152,7 @@ int run(int argc, char** argv) {
     program.configured = together([&] { return with_config(*train, std::move(arguments)); });
     arguments = program.configured.arguments;
   }
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  std::reverse(arguments.begin(), arguments.end());  // order that CLI11 expects
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
@@ -183,7 +184,8 @@ int main(int argc, char** argv) {
     return tools::run(argc, argv);
   } catch (const lockstep::engine::Error& error) {
     const tools::ExitCode code = tools::exit_code(error.code());
-    if (code == tools::kTryAgain || code == tools::kDefect) {  // who is left says what it saw
+    // Each surviving process reports its own error.
+    if (code == tools::kTryAgain || code == tools::kDefect) {
       tools::complain(tools::message(error));
       tools::leave(code);
     }

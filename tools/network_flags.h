@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The flags that say how messages travel between hosts: the same for all commands of a job.
+// Flags of the network between hosts, the same for all commands of a job.
 #pragma once
 #include <string>
 
@@ -13,13 +13,13 @@ namespace lockstep::tools {
 
 struct NetworkFlags {
   std::string transport = "auto", interface, ports;
-  // The first that says something; empty: none does.
+  // Returns the first flag that is not the default; empty if there is none.
   std::string given() const;
-  // Throws Error(kInvalid) for what cannot be on this host.
+  // Returns the network. Throws Error(kInvalid) for settings that are impossible on this host.
   collectives::Network network() const;
 };
 
-// Adds the flags to the parser, with what each may be; `flags` outlives the parser.
+// Adds the flags to the parser, with their allowed values; `flags` outlives the parser.
 void declare(CLI::App& app, NetworkFlags& flags);
 
 }  // namespace lockstep::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From the flags of `lockstep train` to an optimizer and to the loss that it makes small.
+// Turns the flags of `lockstep train` into an optimizer and a loss.
 #pragma once
 #include "engine/nn/graph_spec.h"
 #include "engine/optim/optimizer.h"
@@ -7,12 +7,12 @@
 
 namespace lockstep::tools {
 
-// Throws Error(kInvalid) for flags that are of another optimizer, or change nothing.
+// Throws Error(kInvalid) for flags of another optimizer, and for flags without effect.
 void check_optimizer(const TrainFlags& f);
-// Throws Error(kInvalid) for a number that makes no sense.
+// Returns the optimizer. Throws Error(kInvalid) for a number out of range.
 engine::optim::Optimizer choose_optimizer(const TrainFlags::Optimizer& f);
-// --label-smoothing: the model's loss with it. Throws Error(kInvalid) for a part that makes no
-// sense, and where the model's loss is not of labels.
+// Applies --label-smoothing to the model's loss. Throws Error(kInvalid) if `smoothing` is out of
+// range, or if the loss is not softmax cross-entropy.
 void smooth_labels(engine::GraphSpec& graph, double smoothing);
 
 }  // namespace lockstep::tools

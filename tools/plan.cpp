@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lockstep plan: which all-reduce for which size on a cluster, and why: of this job, or of one that
-// a file or a name describes and that nobody need have.
+// lockstep plan: shows the all-reduce algorithm for each size on a cluster, and the reason. The
+// cluster is this job, or one that a file or a name describes; it need not exist.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -38,14 +38,15 @@ namespace {
 
 using collectives::Topology;
 
-// Bytes of what is drawn. A thousand ranks take 2.4 GB of memory for the most.
+// Bytes of the all-reduce in the picture. The largest one takes 2.4 GB of memory for a thousand
+// ranks.
 constexpr std::size_t kDrawn = std::size_t(1) << 20, kMostDrawn = std::size_t(16) << 30;
 
 struct PlanFlags {
   std::string topology, model, algorithm, svg, topology_out;
-  std::optional<std::string> size;   // of what is drawn: else kDrawn
-  std::optional<int> replicas;       // where no topology is given: else 1
-  std::vector<std::string> devices;  // instead: of each replica
+  std::optional<std::string> size;   // in the picture; default: kDrawn
+  std::optional<int> replicas;       // without a topology; default: 1
+  std::vector<std::string> devices;  // one per replica, instead of `replicas`
   bool json = false, assumed = false, fresh = false;
   NetworkFlags network;
   Verbosity verbosity;
@@ -53,7 +54,7 @@ struct PlanFlags {
   std::size_t drawn() const { return size ? collectives::parse_size(*size) : kDrawn; }
 };
 
-// What `train` would choose for this model's buckets and for the update of its usual optimizer.
+// Returns the choices of `train` for this model's buckets, and for the update of SGD with momentum.
 PlannedModel planned(const PlanFlags& f, const Topology& topology,
                      const collectives::Choices& choices) {
   const engine::GraphSpec spec = models::build(f.model);
@@ -94,7 +95,7 @@ void write_file(const PlanFlags& f, const std::string& path, const std::string& 
   f.verbosity.written(path);
 }
 
-// Whoever asks for an algorithm at sizes that the table does not have is told so.
+// Prints a warning for each rule of --algorithm that matches no size of the table.
 void tell_idle_rules(const PlanFlags& f, const collectives::Choices& choices) {
   const auto& sizes = choices.sizes();
   for (const auto& rule : collectives::parse_size_rules(f.algorithm))
@@ -106,7 +107,7 @@ void tell_idle_rules(const PlanFlags& f, const collectives::Choices& choices) {
           collectives::size_text(sizes.back())));
 }
 
-// What there is to say; also draws. Files are written before anything is said.
+// Writes the files, then prints the plan. Returns the exit code.
 int tell_plan(const PlanFlags& f, const PlanSource& source, const Topology& topology,
               const collectives::Choices& choices) {
   tell_idle_rules(f, choices);
@@ -124,8 +125,8 @@ int tell_plan(const PlanFlags& f, const PlanSource& source, const Topology& topo
   return kDone;
 }
 
-// Says on standard error how far planning is: on a terminal in one line that is rewritten,
-// elsewhere in a line now and then; nothing where it takes less than a second.
+// Shows the progress of planning on standard error. A terminal gets one line that is rewritten,
+// other outputs a line now and then. Planning that takes less than a second shows nothing.
 class PlanningProgress {
  public:
   PlanningProgress(bool visible, std::size_t ranks)
@@ -144,7 +145,7 @@ class PlanningProgress {
     const std::string line =
         fmt::format("{}lockstep: planning for {} ranks: {} of {} predictions are made{}",
                     terminal_ ? "\r\033[K" : "", ranks_, done, all, terminal_ ? "" : "\n");
-    std::fputs(line.c_str(), stderr);  // what cannot be shown is no error
+    std::fputs(line.c_str(), stderr);  // a failed write is no error
     std::fflush(stderr);
   }
 
@@ -156,7 +157,8 @@ class PlanningProgress {
   engine::Clock::time_point begin_ = engine::Clock::now();
 };
 
-// `together`: of the processes that call this, where there is a job. Also tells how long it took.
+// Plans all sizes, and sets the planning time of `source`. `together`: the bootstrap of the
+// processes that plan together; null without a job.
 collectives::Choices choose(const PlanFlags& f, const Topology& topology, PlanSource& source,
                             collectives::Bootstrap* together = nullptr) {
   const auto begin = engine::Clock::now();
@@ -169,7 +171,7 @@ collectives::Choices choose(const PlanFlags& f, const Topology& topology, PlanSo
   return choices;
 }
 
-// A device for each replica of this process.
+// Returns a device per replica of this process.
 std::vector<engine::Device*> devices_of(const PlanFlags& f, strategies::Session& session) {
   std::vector<engine::Device*> devices;
   for (const std::string& name : f.devices) devices.push_back(&session.device(name));
@@ -183,7 +185,7 @@ std::vector<engine::Device*> devices_of(const PlanFlags& f, strategies::Session&
   return devices;
 }
 
-// The ranks of this job, measured.
+// Returns the measured costs of the ranks of this job.
 collectives::Calibration calibrated(const PlanFlags& f, strategies::Session& session,
                                     const Topology& found) {
   const auto ops = session.devices()[0]->ops(engine::DType::kFloat32, {.threads = 1});
@@ -226,7 +228,7 @@ int plan(const PlanFlags& f, const Program& program) {
     });
   }
   together([&] { engine::require(!f.assumed || !f.fresh, "--assumed and --fresh: one of them"); });
-  const bool each_host = true;  // may have interfaces of its own
+  const bool each_host = true;  // hosts may have different interfaces
   strategies::Session session(
       program.argc, program.argv,
       {.network = together([&] { return f.network.network(); }, each_host)});
@@ -246,7 +248,7 @@ int plan(const PlanFlags& f, const Program& program) {
     topology = calibration.topology;
     if (!f.assumed) source.seconds = calibration.seconds, source.stored = calibration.cached;
   }
-  // All together, so that all refuse what cannot be.
+  // All processes plan together, so that all of them reject impossible flags.
   const auto choices = choose(f, topology, source, &session.bootstrap());
   return session.bootstrap().process() == 0 ? tell_plan(f, source, topology, choices) : int(kDone);
 }

@@ -23,8 +23,8 @@ using collectives::time_text;
 using collectives::Topology;
 
 constexpr int kPictureWidth = 1120, kLeft = 90, kRight = 20;
-constexpr int kMostHosts = 8, kMostSquares = 16, kMostRanks = 32;  // that are drawn
-constexpr double kLeastGap = 0.4;  // of a pixel: bars of one kind that are nearer are one
+constexpr int kMostHosts = 8, kMostSquares = 16, kMostRanks = 32;  // upper bounds of the drawing
+constexpr double kLeastGap = 0.4;  // pixels; nearer bars of a kind are joined
 
 std::string xml_text(const std::string& text) {
   std::string safe;
@@ -56,7 +56,7 @@ class Picture {
                    "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" {}/>\n", x1, y1,
                    x2, y2, look);
   }
-  // From one point to another of the same height, over a top `rise` above them.
+  // Draws an arc between two points of equal height, with its top `rise` above them.
   void arc(double x1, double x2, double y, double rise, const char* look, double width) {
     fmt::format_to(std::back_inserter(body_),
                    "<path d=\"M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}\" fill=\"none\" "
@@ -81,7 +81,7 @@ const char* look_of(Action action) {
   return "fill=\"#5a9e50\"";
 }
 
-// Hosts side by side, on one wire. Returns where it ends.
+// Draws the hosts side by side, on one wire. Returns the lower edge.
 double draw_cluster(Picture& picture, const Topology& topology, double top) {
   const int hosts = int(topology.hosts.size()), shown = std::min(hosts, kMostHosts);
   const double step = double(kPictureWidth - kRight - 20) / kMostHosts, wire = top + 96;
@@ -112,12 +112,13 @@ double draw_cluster(Picture& picture, const Topology& topology, double top) {
   return wire + 24;
 }
 
-// The devices of one host, its ranks' places, with an arc for each direct link: the thicker, the
-// faster. Returns where it ends.
+// Draws the devices of one host, one per rank, and an arc for each direct link; faster links are
+// thicker. Returns the lower edge.
 double draw_devices(Picture& picture, const collectives::HostCosts& costs, int devices,
                     double top) {
   if (costs.link == LinkClass::kMemory || devices > kMostRanks) return top;
-  constexpr double kSide = 24, kRise = 8;  // pixels; of an arc, for each device between its ends
+  // Pixels; kRise is the height of an arc per device between its ends.
+  constexpr double kSide = 24, kRise = 8;
   const double step = double(kPictureWidth - kLeft - kRight) / std::max(devices, 2);
   double fastest = 0, farthest = 0;
   for (const collectives::PeerLink& link : costs.links) {
@@ -144,11 +145,11 @@ double draw_devices(Picture& picture, const collectives::HostCosts& costs, int d
   return row + kSide + 28;
 }
 
-// Bars of each rank's lanes. Returns where it ends.
+// Draws the lanes of each rank as bars. Returns the lower edge.
 double draw_time(Picture& picture, const collectives::Simulation& run, double top) {
   const int ranks = int(run.ended.size());
   std::map<std::tuple<int, int, Action>, std::vector<Activity>> rows;
-  std::map<std::pair<int, int>, int> lanes;  // of a rank, that do anything: their places
+  std::map<std::pair<int, int>, int> lanes;  // (rank, lane) with activities: its row
   for (const Activity& activity : run.activities) {
     rows[{activity.rank, activity.lane, activity.action}].push_back(activity);
     lanes[{activity.rank, activity.lane}] = 0;
@@ -173,7 +174,8 @@ double draw_time(Picture& picture, const collectives::Simulation& run, double to
     const auto [rank, lane, action] = key;
     std::sort(bars.begin(), bars.end(),
               [](const Activity& a, const Activity& b) { return a.begin < b.begin; });
-    // Three thin rows in a lane would not be seen: a reduction fills it, messages half of it.
+    // Three thin rows in a lane would be invisible: a reduction fills the lane, messages fill half
+    // of it.
     const bool reduce = action == Action::kReduce, send = action == Action::kPostSend;
     const double y = top + rank * band + lanes[{rank, lane}] * row + (reduce || send ? 0 : row / 2);
     for (std::size_t i = 0; i < bars.size();) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A cluster and one all-reduce on it as a picture (SVG): hosts with their ranks and links, and
-// below them what each rank does over time, as the simulator says. Large clusters are shown in
+// A picture (SVG) of a cluster and one all-reduce on it. It has the hosts with their ranks and
+// links, and below them the timeline of each rank from the simulator. Large clusters are shown in
 // part. Pure.
 #pragma once
 #include <span>

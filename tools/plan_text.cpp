@@ -36,7 +36,7 @@ std::vector<int> ranks_by_host(const Topology& topology) {
   return ranks;
 }
 
-// How many ranks of a host are on each of its NUMA nodes, where it has several.
+// Returns the number of ranks of a host on each of its NUMA nodes; empty for a single node.
 std::string nodes_text(const Topology& topology, int host) {
   if (topology.hosts[std::size_t(host)].numa_nodes < 2) return {};
   std::map<int, int> ranks;
@@ -84,7 +84,7 @@ std::string host_text(const Topology& topology, int host, int ranks) {
   return text + fmt::format("; a signal takes {}", time_text(costs.signal));
 }
 
-// Hosts that are alike and stand together are one line.
+// Returns a line per group of adjacent equal hosts.
 std::string hosts_text(const Topology& topology) {
   const std::vector<int> ranks = ranks_by_host(topology);
   std::string text;
@@ -102,7 +102,7 @@ std::string hosts_text(const Topology& topology) {
   return text;
 }
 
-// How a ring goes through the first host where that is not the order of the numbers.
+// Returns the order of a ring through the first host; empty if it is the order of the ranks.
 std::string ring_text(const Topology& topology) {
   const Topology host = topology.first_hosts(1);
   std::vector<int> order = ring_order(topology);
@@ -122,13 +122,13 @@ std::string choice_line(const Choice& choice, bool reduced) {
                      choice.reason);
 }
 
-// Of algorithms whose plans are another's: "hierarchical makes the same plan as direct", "one_shot
-// makes the same plan as direct from 512 KiB on"; several together.
+// Returns a line per group of algorithms with equal plans, such as "hierarchical makes the same
+// plan as direct" or "one_shot makes the same plan as direct from 512 KiB on".
 std::string same_text(const Choices& choices) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // end of a line, its names
+  std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // end of a line, names
   for (std::size_t a = 0; a < choices.algorithms().size(); ++a) {
     const std::size_t largest = choices.sizes().size() - 1;
-    std::size_t first = largest;  // from this size on it is as for the largest
+    std::size_t first = largest;  // first size with the same plan
     const std::string same = choices.same(largest, a);
     if (same.empty()) continue;
     while (first > 0 && choices.same(first - 1, a) == same) --first;
@@ -159,7 +159,8 @@ json json_of(const Choice& choice) {
   return object;
 }
 
-// " in 210 ms, planned in 20 ms", " before (read in 3 ms), ..."; empty where nothing was measured.
+// Returns " in 210 ms, planned in 20 ms" or " before (read in 3 ms), ..."; empty if nothing was
+// measured.
 std::string how(const PlanSource& source) {
   if (!source.seconds) return {};
   const std::string took = time_text(*source.seconds);
@@ -173,7 +174,7 @@ std::size_t place_of(const Choices& choices, const std::string& algorithm) {
   return std::size_t(std::find(names.begin(), names.end(), algorithm) - names.begin());
 }
 
-// A line for each size, and what there is to say of them.
+// Returns a line for each size, and the notes about the sizes.
 std::string table_text(const Choices& choices) {
   std::string text = fmt::format("\n{:>10}  {:<20}  {:>9}  {:<30} {}\n", "all-reduce", "algorithm",
                                  "predicted", "runner-up", "because");
@@ -193,7 +194,7 @@ std::string table_text(const Choices& choices) {
   return text;
 }
 
-// Whoever gives no flags may have expected a table.
+// Returns a hint for users that expected a table.
 std::string one_rank_text() {
   return "\none rank has nothing to reduce: --replicas 2 plans for two of this process, mpirun -n "
          "2 "

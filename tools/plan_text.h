@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A plan of a cluster for people and for programs: hosts, links, which algorithm for which size and
-// why, a model's buckets. Pure.
+// A plan of a cluster for people and for programs: hosts, links, the algorithm for each size with
+// its reason, and a model's buckets. Pure.
 #pragma once
 #include <optional>
 #include <string>
@@ -17,21 +17,22 @@ struct PlannedBucket {
 };
 struct PlannedModel {
   std::string name, optimizer;
-  std::vector<PlannedBucket> buckets;           // with the update inside, where it is fused
-  std::string update = {}, update_reason = {};  // fused, separate; the end of a sentence
+  std::vector<PlannedBucket> buckets;           // with the update, if it is fused
+  std::string update = {}, update_reason = {};  // fused or separate; end of a sentence
 };
 
-// What the topology is called: a file, an example, "this job"; and how its costs were found.
+// Holds the name of the topology (a file, an example, "this job") and the origin of its costs.
 struct PlanSource {
   std::string name;
-  std::optional<double> seconds = {};  // that measuring took, or reading what was measured before
-  bool stored = false;                 // it was measured before
-  double planning_seconds = 0;         // that pricing all sizes took
+  // Duration of measuring the costs, or of reading stored ones.
+  std::optional<double> seconds = {};
+  bool stored = false;          // costs were stored
+  double planning_seconds = 0;  // for the predictions of all sizes
 };
 
 std::string plan_text(const PlanSource& source, const collectives::Topology& topology,
                       const collectives::Choices& choices, const PlannedModel* model);
-// One object, on one line.
+// Returns a JSON object on one line.
 std::string plan_json(const PlanSource& source, const collectives::Topology& topology,
                       const collectives::Choices& choices, const PlannedModel* model);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lockstep predict: the test data (or the training data) through the newest checkpoint of a folder,
-// as CSV on standard output: index, label, then a probability or a logit for each class.
+// lockstep predict: runs the test data (or the training data) through the newest checkpoint of a
+// folder. It prints CSV to standard output: index, label, then a probability or a logit per class.
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
@@ -25,7 +25,7 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr std::size_t kPredictedAtOnce = std::size_t(1) << 16;  // bytes that are printed together
+constexpr std::size_t kPredictedAtOnce = std::size_t(1) << 16;  // bytes per write
 
 struct PredictFlags {
   std::string checkpoints, data, split = "test";
@@ -45,7 +45,7 @@ std::vector<double> softmax(std::span<const double> logits) {
   return p;
 }
 
-// The data that the flags name, else those of the run that wrote the checkpoint.
+// Returns the data that the flags name, or those of the run that wrote the checkpoint.
 engine::data::Sets data_of(const PredictFlags& f, const engine::RunState& state,
                            const engine::GraphSpec& graph) {
   DataChoice choice = recorded_choice(state);
@@ -80,7 +80,7 @@ int predict(const PredictFlags& f, const Program& program) {
   const auto storage = engine::posix_storage();
   const engine::Log silent("", engine::Log::Level::kError,
                            [](engine::Log::Level, std::string_view) {});
-  engine::Checkpoints checkpoints(*storage, f.checkpoints, 1, silent);  // `restore` speaks, below
+  engine::Checkpoints checkpoints(*storage, f.checkpoints, 1, silent);  // `restore` logs below
   engine::RunState state;
   const bool there =
       checkpoints.use_newest([&](std::int64_t step) { state = checkpoints.read_state(step); });
@@ -104,18 +104,18 @@ int predict(const PredictFlags& f, const Program& program) {
   strategies::StrategyOptions options;
   options.threads = f.threads;
   if (strategies::recorded_dtype(state.plan) == engine::DType::kBFloat16)
-    options.step.dtype = engine::DType::kBFloat16;  // as it was trained
+    options.step.dtype = engine::DType::kBFloat16;  // the dtype of training
   strategies::Mirrored strategy = strategies::mirrored(session, options);
   engine::TrainerOptions trainer_options;
   trainer_options.log = log;
   engine::Trainer trainer(strategy, graph, engine::optim::sgd(), trainer_options);
-  state.step = trainer.restore(f.checkpoints).step;  // a run may have saved another since
+  state.step = trainer.restore(f.checkpoints).step;  // a run may have saved a newer one
 
   const std::size_t classes = graph.output_shape().elements();
   std::string header = "index,label";
   for (std::size_t c = 0; c < classes; ++c) header += fmt::format(",{}{}", f.logits ? "l" : "p", c);
-  // Printed in blocks, with the first results: what is refused until then leaves nothing on
-  // standard output.
+  // Lines are printed in blocks, the first with the first results. An error before that leaves
+  // nothing on standard output.
   std::string lines = header + "\n";
   const engine::Evaluation evaluation =
       trainer.predict(*data, f.batch, [&](std::int64_t example, std::span<const double> output) {

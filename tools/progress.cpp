@@ -23,7 +23,7 @@ std::string duration_text(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-// `of`: "mean " or nothing.
+// Returns the metrics as text. `of`: "mean " or nothing.
 std::string metrics(double loss, double accuracy, const char* of = "") {
   const std::string text = fmt::format("{}loss {:.4f}", of, loss);
   return std::isnan(accuracy) ? text : text + fmt::format(", {}accuracy {:.4f}", of, accuracy);
@@ -48,7 +48,7 @@ void Progress::step(const engine::StepReport& report) {
     first_step_ = report.step;
     start_ = last_ = engine::Clock::now();
   }
-  // Where workers make steps of their own, those that the others began meanwhile are not reported.
+  // Asynchronous workers do not report the steps that other workers started meanwhile.
   const auto steps = last_step_ < 0 ? 1 : std::max<std::int64_t>(1, report.step - last_step_);
   if (report.step <= last_step_) sums_ = {};  // the run went back to a checkpoint
   const double rate = report.images_per_second * double(steps);
@@ -68,7 +68,8 @@ void Progress::step(const engine::StepReport& report) {
   std::fflush(stderr);
 }
 
-// Reports may stand for steps of different numbers of examples, the last batch of an epoch too.
+// Adds a report, weighted by its examples. Reports may cover different numbers of examples, as for
+// the last batch of an epoch.
 void Progress::add(const engine::StepReport& report, double rate) {
   if (sums_.epoch != report.epoch) sums_ = {.epoch = report.epoch};
   const double examples = double(report.examples);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where a training run is, for people: on a terminal one line that is rewritten (at most ten times
-// a second), elsewhere a plain line now and then. Standard error. The chief's step thread calls
-// step; the others from the thread that owns it, in between.
+// Shows the progress of a training run on standard error. A terminal gets one line that is
+// rewritten, at most ten times a second; other outputs get a plain line now and then. The chief's
+// step thread calls `step`; the owning thread calls the others, in between.
 #pragma once
 #include <string>
 
@@ -11,13 +11,14 @@ namespace lockstep::tools {
 
 class Progress {
  public:
-  // `visible`: false on processes that are not the chief, and with --quiet.
+  // Creates the display. `visible`: false on processes that are not the chief, and with --quiet.
   explicit Progress(bool visible);
   void step(const engine::StepReport& report);
-  void epoch(std::int64_t epoch);  // prints means over the epoch's steps of this run
-  // Prints the epochs if the last reported step ended one, else the steps.
+  // Prints means over the epoch's steps of this run.
+  void epoch(std::int64_t epoch);
+  // Prints the number of epochs if the last reported step ended one, else the number of steps.
   void evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs);
-  void say(const std::string& line);  // a line of its own
+  void say(const std::string& line);  // prints a separate line
   void close();
 
  private:
@@ -32,8 +33,8 @@ class Progress {
   struct Sums {
     std::int64_t epoch = -1;
     double examples = 0, loss = 0, accuracy = 0;
-    double timed = 0,
-           seconds = 0;  // without the run's first step, of which the others' are unknown
+    // These exclude the run's first step, because the steps of the other workers are unknown then.
+    double timed = 0, seconds = 0;
   } sums_;
   bool drawn_ = false;
 };

@@ -15,8 +15,9 @@ namespace lockstep::tools {
 
 namespace {
 
-// Of an evaluation or a step: a loss that counts none has no accuracy, few classes have no top 5,
-// and more than two no area under a curve, so there is no point (and null in a line).
+// Returns the scalars that are numbers. NaN has no point in the summary and is null in a line. It
+// stands for the accuracy of a loss without one, the top 5 of few classes, and the AUC of more than
+// two classes.
 std::vector<engine::Summary::Scalar> numbers_of(std::span<const engine::Summary::Scalar> scalars) {
   std::vector<engine::Summary::Scalar> numbers;
   std::ranges::copy_if(scalars, std::back_inserter(numbers),
@@ -24,7 +25,7 @@ std::vector<engine::Summary::Scalar> numbers_of(std::span<const engine::Summary:
   return numbers;
 }
 
-constexpr std::int64_t kProfiled = 20;  // steps, where nothing else was asked for
+constexpr std::int64_t kProfiled = 20;  // steps in a trace by default
 
 }  // namespace
 
@@ -75,8 +76,7 @@ void Records::step(const engine::StepReport& report) {
   summary_->write(step, scaled);
 }
 
-// A run that had nothing left to train begins behind the last step, whose points of an earlier run
-// stay.
+// Keeps the points of an earlier run: a run without steps left begins after the last step.
 void Records::evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {
   if (events_) {
     events_->write("evaluation", {{"step", steps},

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a training run leaves for other programs beside its result: JSON lines (--log),
-// TensorBoard's event file (--summary), a trace (--profile). The chief's files are opened before
-// training begins, so that a path that cannot be written is known at once. Both records of steps
-// get the same numbers.
+// Files that a training run writes for other programs: JSON lines (--log), TensorBoard's event file
+// (--summary), a trace (--profile). The chief opens its files before training begins, so that a
+// path that cannot be written is reported at once. Log and summary get the same numbers.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -20,22 +19,23 @@ namespace lockstep::tools {
 
 class Records {
  public:
-  // `chief`: writes; the others only record. Throws Error(kIo) for what cannot be written.
+  // Opens the files. `chief`: this process writes; the others only record. Throws Error(kIo) if a
+  // file cannot be written.
   Records(const TrainFlags& flags, bool chief, const engine::Log& log);
-  // The chief's step thread, and the trainer's thread in between.
+  // The chief's step thread calls `step`; the trainer's thread calls the others in between.
   void step(const engine::StepReport& report);
   void evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs);
   void checkpoint(std::int64_t step);
   engine::Profile* profile() { return profile_ ? &*profile_ : nullptr; }
-  // After training: the trace. Collective.
+  // Writes the trace after training. Collective.
   void close(engine::Strategy& strategy);
-  // After close: what the chief wrote, of checkpoints the last one.
+  // Returns the files that the chief wrote, with only the last checkpoint. Call it after close.
   std::vector<std::string> files() const;
 
  private:
   engine::Log log_;
   std::string folder_, log_file_, trace_file_;  // as the flags name them
-  std::int64_t checkpoint_ = -1;                // the step of the last one
+  std::int64_t checkpoint_ = -1;                // step of the last checkpoint
   std::optional<engine::EventLog> events_;
   std::optional<engine::Summary> summary_;
   std::optional<engine::Profile> profile_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lockstep serve: one server of a parameter server job, until the chief says that the job is over;
-// with --status, what living tasks say of themselves.
+// lockstep serve: runs one server of a parameter server job until the chief reports the end of the
+// job. With --status it prints the status of running tasks.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <memory>
@@ -55,7 +55,7 @@ strategies::ClusterConfig tf_config(const Log& log) {
   return config;
 }
 
-// Where to listen: as asked, else as the cluster says.
+// Returns the address to listen on: as requested, else as in the cluster.
 std::string address_of(const ServeFlags& f, const Log& log) {
   if (!f.address.empty()) return f.address;
   if (strategies::tf_config_of_environment() == nullptr)
@@ -79,7 +79,8 @@ std::vector<std::string> asked(const ServeFlags& f, const Log& log) {
   return addresses;
 }
 
-// Who does not answer is said in its place, so that the others are seen all the same.
+// Prints the status of all tasks. A task that does not answer gets a line with the error, so that
+// the others are shown all the same.
 int status(const ServeFlags& f, const Log& log) {
   const std::vector<std::string> addresses = asked(f, log);
   nlohmann::json tasks = nlohmann::json::array();
@@ -104,7 +105,7 @@ int status(const ServeFlags& f, const Log& log) {
   return code;
 }
 
-// Clients find a server that comes back where it was.
+// Runs the server and starts it again at the same address, so that clients find it.
 int supervise(const ServeFlags& f, const Program& program, const Log& log) {
   const std::string address = address_of(f, log);
   require(strategies::parse_host_port(address, strategies::kAnyPort).port != strategies::kAnyPort,

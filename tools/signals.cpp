@@ -8,18 +8,18 @@
 namespace lockstep::tools {
 namespace {
 
-std::atomic<int> word{0};  // a handler has no argument of ours
+std::atomic<int> word{0};  // static: a handler gets no such argument
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// Those by which people, schedulers and launchers end a run.
+// Signals by which people, schedulers and launchers end a run.
 constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU};
 
 bool from_a_person(int signal) {
   return signal == SIGINT || signal == SIGQUIT;
 }
 
-// Signals that come at once are handled in an order that nobody chose. One from a person counts
-// before the one that a launcher makes of it.
+// Stores the signal. Simultaneous signals are handled in an undefined order, so a signal from a
+// person replaces one that a launcher derived from it.
 void remember(int signal) {
   int before = 0;
   if (word.compare_exchange_strong(before, signal) || !from_a_person(signal)) return;
@@ -27,7 +27,8 @@ void remember(int signal) {
   word = signal;
 }
 
-// Signals that are ignored, as after nohup, and those with a handler of somebody else's stay so.
+// Replaces the handlers of the ending signals that have the handler `from`. Ignored signals, as
+// after nohup, and handlers of others stay.
 void replace_handler(void (*from)(int), void (*to)(int)) {
   for (const int signal : kEnding) {
     struct sigaction action {};

@@ -31,7 +31,7 @@ std::string size(const json& object, const char* key) {
   return size(number_at(object, key));
 }
 
-// The steps of each staleness that there were: "0: 12, 1: 40, 16 and more: 1".
+// Returns the steps by staleness, without zeros: "0: 12, 1: 40, 16 and more: 1".
 std::string histogram(const json& counts) {
   std::string text;
   for (std::size_t s = 0; s < counts.size(); ++s) {

@@ -79,13 +79,12 @@ std::unique_ptr<engine::Strategy> choose_strategy(const TrainFlags& f, strategie
     strategies::ServerOptions servers = server_options(f);
     servers.cluster = cluster;
     strategies::StrategyOptions mine = options;
-    if (cluster) mine.memory_limit = 0;  // it was of the servers' tasks
+    if (cluster) mine.memory_limit = 0;  // the limit applies to the servers
     return strategies::make_parameter_server(session, servers, mine);
   }
   return strategies::make_strategy(f.strategy, session, options);
 }
 
-// Flags of another strategy than the one that was asked for.
 void check_servers(const TrainFlags& f) {
   const TrainFlags::Servers& servers = f.servers;
   const TrainFlags::Servers none;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From the flags of `lockstep train` to a strategy.
+// Turns the flags of `lockstep train` into a strategy.
 #pragma once
 #include <memory>
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace lockstep::tools {
 
-using Cluster = std::optional<strategies::ClusterConfig>;  // of a job of tasks
+using Cluster = std::optional<strategies::ClusterConfig>;  // if the job consists of tasks
 
-// Throws Error(kInvalid) for flags of another strategy than the one that was asked for.
+// Throws Error(kInvalid) for flags that belong to another strategy than the requested one.
 void check_servers(const TrainFlags& f);
-// Throws Error(kInvalid) for a device that is not there, or has no kernels for the type.
+// Throws Error(kInvalid) for a device that does not exist, or that has no kernels for the dtype.
 void check_device(const TrainFlags& f);
-// Throws Error(kInvalid) for a number that makes no sense.
+// Returns the options. Throws Error(kInvalid) for a number out of range.
 strategies::StrategyOptions strategy_options(const TrainFlags& f);
-// The session must outlive it.
+// Returns the strategy. The session must outlive it.
 std::unique_ptr<engine::Strategy> choose_strategy(const TrainFlags& f, strategies::Session& session,
                                                   const Cluster& cluster,
                                                   const strategies::StrategyOptions& options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The flags of mutual TLS between tasks of a parameter server job: the same for all commands.
+// Flags of mutual TLS between tasks of a parameter server job, the same for all commands.
 #pragma once
 
 #include "strategies/grpc/tls_files.h"
@@ -10,8 +10,8 @@ class App;
 
 namespace lockstep::tools {
 
-// Adds the flags to the parser; `files` outlives the parser. That all three are given or none, and
-// what stands in them, is checked where they are read.
+// Adds the flags to the parser; `files` outlives the parser. Their contents, and that all three or
+// none are given, are checked when the files are read.
 void declare(CLI::App& app, strategies::grpc::TlsFiles& files);
 
 }  // namespace lockstep::tools

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using collectives::Topology;
 
-constexpr std::size_t kMostTopology = std::size_t(16) << 20;  // of a topology's file
+constexpr std::size_t kMostTopology = std::size_t(16) << 20;  // bytes of a topology file
 
 std::string read_topology(const std::string& path) {
   std::error_code error;

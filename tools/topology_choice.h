@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A cluster that a flag names: an example of collectives/topology/example_topologies.h, or a JSON
+// Turns a flag into a cluster: an example of collectives/topology/example_topologies.h, or a JSON
 // file.
 #pragma once
 #include <string>
@@ -9,9 +9,9 @@
 namespace lockstep::tools {
 
 std::string example_names(const char* between);
-// For the help of such a flag, behind what the cluster is for.
+// Returns the help text of such a flag. `what`: the purpose of the cluster.
 std::string topology_help(const std::string& what);
-// At least one rank. Throws Error(kInvalid) and Error(kIo), saying what is wrong.
+// Returns the topology, which has at least one rank. Throws Error(kInvalid) and Error(kIo).
 collectives::Topology described_topology(const std::string& name);
 
 }  // namespace lockstep::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lockstep train: flags to model, data, strategy and trainer; nothing else.
+// lockstep train: turns flags into model, data, strategy and trainer; nothing else.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
@@ -43,9 +43,9 @@ namespace {
 
 using engine::Log;
 
-constexpr std::int64_t kEpochs = 6;  // where neither they nor steps were asked for
+constexpr std::int64_t kEpochs = 6;  // default, without --steps
 
-// Where one worker makes all steps of a short run, which nobody would see from its result.
+// Warns if one worker computes all steps of a short run, since the result does not show that.
 void warn_of_warm_up(const TrainFlags& f, std::uint64_t examples, std::size_t workers,
                      const engine::Log& log) {
   if (f.strategy != "parameter_server" || f.servers.updates.synchronous || workers == 1) return;
@@ -60,14 +60,15 @@ void warn_of_warm_up(const TrainFlags& f, std::uint64_t examples, std::size_t wo
       engine::count_text(std::uint64_t(steps), "step"), workers - 1, workers);
 }
 
-// What each flag alone may be stands in train_flags.cpp; here is what must fit together.
+// Checks that the flags fit together. train_flags.cpp checks each flag alone.
 void check_together(const TrainFlags& f, int processes) {
   engine::require(f.strategy != "mirrored" || processes == 1,
                   "mirrored trains in one process, and {} were started: use --strategy "
                   "collective_all_reduce, or start one process",
                   processes);
   check_servers(f);
-  // One for all sizes; of several the strategy knows which buckets take them.
+  // This checks a single algorithm for all sizes; with several, the strategy knows which buckets
+  // they get.
   const auto rules = collectives::parse_size_rules(f.communication.algorithm);
   engine::require(f.update != "fused" || !collectives::is_vendor_sum(f.communication.algorithm),
                   "--update fused: {} cannot apply an update: use --update separate",
@@ -100,7 +101,8 @@ void check_together(const TrainFlags& f, int processes) {
   check_device(f);
 }
 
-// The data sets, and whether checkpoints can be kept: what depends on the files of this host.
+// Returns the data sets, and checks the folder of checkpoints. Both depend on the files of this
+// host.
 engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int processes) {
   if (!f.files.checkpoints.empty()) {
     std::error_code error;
@@ -134,7 +136,7 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int
   return sets;
 }
 
-// Of what `body` finds wrong: which flags stand in the file of flags.
+// Runs `body`, and adds to its errors which of the flags come from the file of flags.
 template <class Body>
 auto naming_the_file(const Configured& configured, Body&& body) {
   try {
@@ -144,8 +146,8 @@ auto naming_the_file(const Configured& configured, Body&& body) {
   }
 }
 
-// Which task of which cluster this is, where TF_CONFIG says so. Processes of an all-reduce find
-// each other by their launcher: what started several without one would have each train alone.
+// Returns this process's task and cluster, if TF_CONFIG defines them. Processes of an all-reduce
+// find each other by their launcher; several processes without a known launcher would train alone.
 Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
   const char* const text = strategies::tf_config_of_environment();
   if (text == nullptr || f.strategy != "parameter_server")
@@ -167,15 +169,16 @@ Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
     return std::nullopt;
   }
   Cluster cluster = strategies::parse_tf_config(text, strategies::ClusterUse::kParameterServer);
-  if (cluster->task.role != strategies::Role::kWorker)  // once, if it is the cluster that is wrong
+  // Workers do not repeat the warnings of the chief and the servers.
+  if (cluster->task.role != strategies::Role::kWorker)
     for (const std::string& warning : cluster->warnings) log.warning("{}", warning);
   engine::require(cluster->task.role != strategies::Role::kEvaluator,
                   "TF_CONFIG: this task is an evaluator; the chief evaluates, so start none");
   return cluster;
 }
 
-// A server's task, until the chief says that the job is over. Without the chief, who looks after it
-// every second, it ends after a silence.
+// Runs a server's task until the chief reports the end of the job. The chief polls it every second;
+// without a chief it ends after a silence.
 int serve_task(const TrainFlags& f, const strategies::ClusterConfig& cluster,
                const std::atomic<int>& interrupt, const Log& log) {
   strategies::ServerTaskOptions options;
@@ -192,8 +195,8 @@ int serve_task(const TrainFlags& f, const strategies::ClusterConfig& cluster,
   return end->failed ? kTryAgain : kDone;
 }
 
-// The flags with a strategy: several processes that were started together train together, and so
-// do the tasks of a cluster.
+// Returns the flags with a strategy. Processes that were started together train together, and so do
+// the tasks of a cluster.
 TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
   if (!f.strategy.empty()) return f;
   strategies::ClusterSpec cluster;
@@ -208,7 +211,7 @@ TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
     f.strategy = "parameter_server";
     why = "TF_CONFIG has " + engine::count_text(cluster.servers.size(), "server");
   } else if (cluster.workers.size() > 1) {
-    f.strategy = "collective_all_reduce";  // `cluster_of` refuses it, since no launcher is there
+    f.strategy = "collective_all_reduce";  // without a launcher, `cluster_of` rejects it
   } else {
     f.strategy = "mirrored";
   }
@@ -217,13 +220,13 @@ TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
   return f;
 }
 
-// The first two lines: what trains, and by which algorithm.
+// Returns the first two lines: the replicas and the algorithm.
 std::string in_brief(const std::string& explained) {
   const std::size_t end = explained.find('\n', explained.find('\n') + 1);
   return end == std::string::npos ? explained : explained.substr(0, end) + "   [-v for details]";
 }
 
-// The processes that a launcher started for a job with servers become its tasks.
+// Runs a job with servers: the processes that a launcher started become its tasks.
 int run_tasks(const TrainFlags& f, const Program& program, const collectives::mpi::Launch& launch) {
   together([&] { naming_the_file(program.configured, [&] { check_together(f, launch.size); }); });
   strategies::LaunchedOptions tasks;
@@ -252,7 +255,8 @@ engine::FitOptions fit_options(const TrainFlags& f, const engine::data::Sets& se
   fit.every_seconds = every.seconds;
   fit.keep = f.files.keep;
   fit.notes = data_notes(f.data);
-  // A synchronous job goes on from its last checkpoint where a server has come back empty.
+  // A synchronous job continues from its last checkpoint if a server was restarted without its
+  // values.
   if (f.strategy == "parameter_server" && !f.files.checkpoints.empty())
     fit.retries = f.servers.restarts;
   fit.test = sets.test.get();
@@ -261,7 +265,7 @@ engine::FitOptions fit_options(const TrainFlags& f, const engine::data::Sets& se
   return fit;
 }
 
-// What a run tells people and files. `results` is what --quiet leaves.
+// Reports of a run to people and files. With --quiet only `results_` prints.
 class Reports {
  public:
   Reports(const TrainFlags& f, const engine::data::Sets& sets, const engine::Strategy& strategy,
@@ -275,7 +279,7 @@ class Reports {
         progress_(chief_ && !f.verbosity.quiet),
         results_(chief_) {}
 
-  // From now on `fit` tells this object; it must outlive the run.
+  // Registers this object for the events of `fit`; it must outlive the run.
   void listen(engine::FitOptions& fit) {
     fit.profile = records_.profile();
     fit.on_open = [this] { begin(); };
@@ -371,7 +375,7 @@ int train(const TrainFlags& given, const Program& program) {
   const bool first = !launch.present || launch.rank == 0;
   Log log(launch.size > 1 ? fmt::format("process {}", launch.rank) : "",
           first ? f.verbosity.level() : Log::Level::kWarning);
-  // What can be wrong with the flags is said before other processes are waited for.
+  // Errors in flags are reported before waiting for other processes.
   const auto flags = [&](auto body, bool each_host = false) {
     return together([&] { return naming_the_file(program.configured, body); }, each_host);
   };
@@ -417,8 +421,8 @@ int train(const TrainFlags& given, const Program& program) {
   reports.listen(fit);
   const engine::History history = trainer.fit(*sets.train, fit);
   reports.end(history, session.memory_of_gpus(), *strategy);
-  // Only now is the job over: had the chief died before its result was out, the others would say
-  // so.
+  // The job ends only here: if the chief died before it printed its result, the others would report
+  // that.
   strategy->run([&](engine::Replica& r) { strategy->gather(r, {}, "the end of the job"); });
   if (history.interrupted != 0) return exit_code_of_signal(history.interrupted);
   unwatch_signals();

@@ -23,13 +23,14 @@ namespace {
 
 constexpr std::int64_t kMostWhole = 1'000'000'000;
 constexpr double kMostNumber = 1e30;
-constexpr std::int64_t kMostReplicas = 256;   // threads of one process, each with a whole model
-constexpr std::int64_t kMostProfiled = 1000;  // steps
-constexpr std::size_t kBucketUnit = std::size_t(1) << 20;  // of a number alone
+// Replicas are threads of one process, and each has a whole model.
+constexpr std::int64_t kMostReplicas = 256;
+constexpr std::int64_t kMostProfiled = 1000;               // steps
+constexpr std::size_t kBucketUnit = std::size_t(1) << 20;  // unit of a plain number
 constexpr std::size_t kMostBucket = std::size_t(64) << 30;
-constexpr std::int64_t kMostExamples = 1'000'000;  // generated ones, which are kept in memory
+constexpr std::int64_t kMostExamples = 1'000'000;  // generated examples are kept in memory
 
-// A name, or rules by size that name them.
+// Accepts a name, or rules by size that contain names.
 CLI::Validator algorithms() {
   std::vector<std::string> names{"auto"};
   for (const auto& algorithm : collectives::all_reduce_algorithms())
@@ -53,7 +54,7 @@ CLI::Validator algorithms() {
   return {check, fmt::format("{}; by size: direct:..64k,ring:64k..", fmt::join(names, ", "))};
 }
 
-// The models that can be computed again block by block.
+// Returns the models that can be recomputed block by block.
 std::string models_with_blocks() {
   std::vector<std::string> names = models::names();
   std::erase_if(names, [](const std::string& name) {
@@ -63,7 +64,7 @@ std::string models_with_blocks() {
   return fmt::format("{}", fmt::join(names, " and "));
 }
 
-// The flags of each group; `--help` shows the groups in this order.
+// The following functions declare the flags of one group each, in the order of `--help`.
 
 void declare_model(CLI::App& app, TrainFlags& f) {
   app.option_defaults()->group("Model");

@@ -19,7 +19,7 @@ class App;
 
 namespace lockstep::tools {
 
-// In groups, as `--help` shows them.
+// The groups are those of `--help`.
 struct TrainFlags {
   std::string model = "mnist_cnn", batch_norm = "local", kernels = "auto";
   bool recompute = false;
@@ -27,7 +27,7 @@ struct TrainFlags {
   DataChoice data{.global_batch = 64};
 
   struct Training {
-    std::optional<std::int64_t> epochs;  // where no steps are given: else 6
+    std::optional<std::int64_t> epochs;  // without steps; default: 6
     std::int64_t steps = 0;
     int accumulate = 1;
     double label_smoothing = 0;
@@ -39,22 +39,22 @@ struct TrainFlags {
 
   struct Optimizer {
     std::string name = "sgd", schedule = "cosine";
-    std::optional<double> rate;      // else the optimizer's own
-    std::optional<double> momentum;  // of sgd and lars: else 0.9
-    std::optional<double> trust;     // of lars: else its own
+    std::optional<double> rate;      // default: the optimizer's own
+    std::optional<double> momentum;  // for sgd and lars; default: 0.9
+    std::optional<double> trust;     // for lars; default: its own
     double weight_decay = 0, clip = 0;
     bool nesterov = false, decay_all = false;
   } optimizer;
 
-  std::string strategy;         // else by the number of processes
-  std::optional<int> replicas;  // else one, or one a GPU of --device cuda
+  std::string strategy;         // default: by the number of processes
+  std::optional<int> replicas;  // default: one, or one per GPU (cuda)
   std::string update = "auto";
-  std::optional<double> deadline_seconds;  // else the strategy's own
+  std::optional<double> deadline_seconds;  // default: the strategy's own
   std::string memory_limit = "0";          // a size
 
-  struct Servers {  // of parameter_server
+  struct Servers {  // for parameter_server
     int number = 1;
-    // But for `bfloat16`: `wire`; `touched_rows`: `tables`; `prefetch`.
+    // Except `bfloat16` (see `wire`), `touched_rows` (see `tables`) and `prefetch`.
     strategies::UpdateOptions updates;
     std::string place = "round_robin", partition = "none", tables = "rows", prefetch = "off";
     strategies::grpc::TlsFiles tls;
@@ -71,10 +71,10 @@ struct TrainFlags {
 
   struct Devices {
     std::string all = "auto";
-    std::vector<std::string> each;  // one for each replica, instead of `all` and `replicas`
+    std::vector<std::string> each;  // one per replica; replaces `all`, `replicas`
     int threads = 0;
     std::string bind = "auto", tf32 = "on", graphs = "auto";
-    double memory_fraction = 0.95;  // of GPUs
+    double memory_fraction = 0.95;  // of each GPU
     std::string gpu_memory = "0";   // a size
     int steps_ahead = 1;
   } devices;
@@ -83,19 +83,19 @@ struct TrainFlags {
     std::string checkpoints, every = "0";  // steps or a time
     int keep = 3;
     std::string log, summary, profile;
-    std::optional<std::int64_t> profile_steps;  // else 20
+    std::optional<std::int64_t> profile_steps;  // default: 20
   } files;
 
   bool json = false, placement = false;
   Verbosity verbosity;
   std::string config;
 
-  std::size_t bucket_bytes() const;        // 0: chosen
-  std::size_t memory_limit_bytes() const;  // 0: what there is
-  std::size_t gpu_memory_bytes() const;    // 0: what the fraction allows
+  std::size_t bucket_bytes() const;        // 0: automatic
+  std::size_t memory_limit_bytes() const;  // 0: the available memory
+  std::size_t gpu_memory_bytes() const;    // 0: as the fraction allows
 };
 
-// Adds the flags to the parser, with what each may be; `flags` outlives the parser.
+// Adds the flags to the parser, with their allowed values; `flags` outlives the parser.
 void declare(CLI::App& app, TrainFlags& flags);
 
 }  // namespace lockstep::tools

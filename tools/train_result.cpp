@@ -11,7 +11,7 @@
 namespace lockstep::tools {
 namespace {
 
-// Milliseconds.
+// Returns the times in milliseconds.
 nlohmann::json to_json(const engine::StepTimes& times) {
   nlohmann::json ranks = nlohmann::json::array();
   for (const engine::RankTimes& rank : times.ranks) {
@@ -33,7 +33,7 @@ nlohmann::json to_json(const engine::StepTimes& times) {
           {"ranks", std::move(ranks)}};
 }
 
-// Of so many steps of this process's replicas with servers.
+// Returns the traffic with servers of this process's replicas in `steps` steps.
 nlohmann::json to_json(const engine::Traffic& traffic, std::int64_t steps) {
   const auto per_step = [&](std::uint64_t all) { return double(all) / double(steps); };
   return {{"steps", steps},
@@ -75,15 +75,15 @@ nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strateg
                         {"test_accuracy", nullptr},
                         {"algorithm", strategy.algorithm()},
                         {"reason", strategy.reason()}};
-  if (history.steps > history.first_step) {  // else there was nothing left to train
+  if (history.steps > history.first_step) {  // otherwise nothing was left to train
     object["images_per_second"] = history.images_per_second;
     object["loss"] = history.loss;
     if (history.loss_scale > 0) object["loss_scale"] = history.loss_scale;
   }
   if (history.test) {
-    object["test_accuracy"] = history.test->accuracy;  // null where that is NaN
-    object["test_top5"] = history.test->top5;          // likewise
-    object["test_auc"] = history.test->auc;            // likewise
+    object["test_accuracy"] = history.test->accuracy;  // null if NaN
+    object["test_top5"] = history.test->top5;          // null if NaN
+    object["test_auc"] = history.test->auc;            // null if NaN
     object["test_loss"] = history.test->loss;
   }
   if (history.traffic) object["traffic"] = to_json(*history.traffic, history.traffic_steps);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a run of `lockstep train` came to: as JSON (tools/README.md lists the fields), and in words.
+// The result of a run of `lockstep train`: as JSON (tools/README.md lists the fields), and as text.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -13,7 +13,8 @@ namespace lockstep::tools {
 nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strategy,
                             const engine::History& history);
 
-// "a worker pulled 1 MiB and pushed 2 MiB per step", over so many steps.
+// Returns "a worker pulled 1 MiB and pushed 2 MiB per step". `steps`: the number of steps that
+// `traffic` covers.
 std::string traffic_text(const engine::Traffic& traffic, std::int64_t steps);
 
 }  // namespace lockstep::tools

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How much a command says on standard error: --quiet, --verbose. Results and errors are not
-// affected.
+// The amount of output on standard error: --quiet, --verbose. Results and errors are not affected.
 #pragma once
 #include <string>
 
@@ -16,13 +15,13 @@ namespace lockstep::tools {
 struct Verbosity {
   bool quiet = false, verbose = false;
 
-  engine::Log::Level level() const;             // least level of the lines that are printed
-  void written(const std::string& path) const;  // "wrote PATH", unless quiet
+  engine::Log::Level level() const;             // lowest level that is printed
+  void written(const std::string& path) const;  // prints "wrote PATH", unless quiet
 };
 
 // Adds --quiet to the group "General".
 CLI::Option* declare_quiet(CLI::App& app, Verbosity& verbosity);
-// Adds --quiet and --verbose, for a command that has details to tell.
+// Adds --quiet and --verbose, for a command with details.
 void declare(CLI::App& app, Verbosity& verbosity);
 
 }  // namespace lockstep::tools

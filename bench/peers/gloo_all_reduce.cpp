@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Gloo's all-reduce over its TCP transport on the loopback interface, in place.
-// usage: gloo_all_reduce FILE MIN MAX FACTOR RANK RANKS FOLDER  (rounds.h says what FILE is; the
-// ranks find each other through FOLDER, which is empty before)
+// Times Gloo's all-reduce over its TCP transport on the loopback interface, in place.
+//   usage: gloo_all_reduce FILE MIN MAX FACTOR RANK RANKS FOLDER
+// rounds.h describes FILE. The ranks find each other through FOLDER, which is initially empty.
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>

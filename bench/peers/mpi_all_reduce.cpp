@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// MPI_Allreduce of any MPI library, in place.
-// usage: mpiexec -n N mpi_all_reduce FILE MIN MAX FACTOR  (rounds.h says what FILE is)
+// Times MPI_Allreduce of any MPI library, in place.
+//   usage: mpiexec -n N mpi_all_reduce FILE MIN MAX FACTOR
+// rounds.h describes FILE.
 #include <mpi.h>
 
 #include "bench/peers/rounds.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// How a peer's all-reduce is timed, as `lockstep bench` times its own: every round the ranks write
-// their inputs, meet at flags in memory that all map, reduce in place, meet again and compare every
-// element of the result. The time of a round is the slowest rank's, of a size the median over
-// rounds. float32, ranks of one host. One thread of each rank. Exits where a result is wrong.
-// Before each size ranks 0 and 1 meet many times: how far their processors are apart now.
+// Times a peer's all-reduce like `lockstep bench` times lockstep's. In every round the ranks write
+// their inputs, meet at flags in shared memory, reduce in place, and meet again. Then they compare
+// every element of the result. The time of a round is that of the slowest rank; a size has the
+// median over rounds. float32, ranks of one host, one thread per rank. The program exits if a
+// result is wrong. Before each size ranks 0 and 1 meet many times, which tells how far their
+// processors are apart.
 #pragma once
 #include <fcntl.h>
 #include <sched.h>
@@ -23,19 +24,21 @@ namespace peers {
 
 constexpr int kMostRanks = 64, kMostRounds = 1000, kLeastRounds = 12, kWarmUp = 4;
 constexpr int kMeetings = 4000, kTries = 5;
-constexpr int kBareSpins = 2000;  // then others may need this core
-constexpr int kYields = 2200;     // then it sleeps, where it may
+constexpr int kBareSpins = 2000;  // then yields the core
+constexpr int kYields = 2200;     // then sleeps, if allowed
 constexpr std::size_t kBytes = std::size_t(1) << 30;
-constexpr std::size_t kHuge = std::size_t(4) << 20;  // bytes of a buffer; engine/device/buffer.cpp
-constexpr std::chrono::seconds kMost(2);  // of one size, when it has the least number of rounds
+constexpr std::size_t kHuge = std::size_t(4) << 20;  // bytes, as in engine/device/buffer.cpp
+// Time limit of a size, once it has the least number of rounds.
+constexpr std::chrono::seconds kMost(2);
 
-// What all ranks map: a file that is empty before.
+// All ranks map this memory; its file is initially empty.
 struct Shared {
   struct alignas(64) Flag {
     std::atomic<long> met;
   };
   Flag flags[kMostRanks];
-  std::atomic<bool> over;  // this size took long enough; rank 0 says so between two meetings
+  // Rank 0 sets it between two meetings if the time of this size is over.
+  std::atomic<bool> over;
   double us[kMostRanks][kMostRounds];
 };
 
@@ -51,8 +54,8 @@ class Rounds {
     pin();
   }
 
-  // Sizes from `min` bytes to `max`, each `factor` times the one before. Rank 0 prints a JSON
-  // object a size.
+  // Times sizes from `min` to `max` bytes, each `factor` times the previous one. Rank 0 prints a
+  // JSON object per size.
   void run(std::size_t min, std::size_t max, std::size_t factor,
            const std::function<void(float*, std::size_t)>& all_reduce) {
     for (std::size_t bytes = min; bytes <= max; bytes *= factor) time(bytes, all_reduce);
@@ -64,7 +67,7 @@ class Rounds {
     std::exit(1);
   }
 
-  // Ranks that are no more than the processors get one each.
+  // Binds each rank to a processor of its own if there are enough.
   void pin() const {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
@@ -79,8 +82,8 @@ class Rounds {
     }
   }
 
-  // Who waits for long at a meeting where no clock starts sleeps in between: a library's own
-  // threads may need the processor.
+  // A rank with kSleeps sleeps during a long wait at a meeting before which no clock runs, because
+  // a library's threads may need the processor.
   enum class Patience { kLooks, kSleeps };
   void meet(Patience patience = Patience::kLooks) { meet(ranks_, patience); }
   void meet(int ranks, Patience patience) {
@@ -98,7 +101,7 @@ class Rounds {
     }
   }
 
-  // A meeting of ranks 0 and 1, in nanoseconds, the least of some tries.
+  // Returns the nanoseconds of a meeting of ranks 0 and 1, the least of several tries.
   double pair_ns() {
     double least = 1e9;
     for (int attempt = 0; attempt < kTries; ++attempt) {
@@ -116,7 +119,7 @@ class Rounds {
 
   void time(std::size_t bytes, const std::function<void(float*, std::size_t)>& all_reduce) {
     const std::size_t count = bytes / sizeof(float);
-    // Huge pages are asked for as lockstep's buffers do, for the same reason.
+    // Huge pages are requested like in lockstep's buffers, for the same reason.
     const std::size_t page = bytes >= kHuge ? std::size_t(2) << 20 : 4096;
     const std::size_t room = (bytes + page - 1) / page * page;
     auto* data = static_cast<float*>(std::aligned_alloc(page, room));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The algorithms: pure functions from a request to a plan, the same on every rank. Any number of
-// ranks and hosts, counts smaller than the number of ranks, and empty ranges are ordinary cases.
-// Steps and bytes of each stand in collectives/README.md. Errors: Error(kInvalid) where an
-// algorithm cannot serve a request (direct across hosts). X_same names the algorithm (registry.h)
-// whose plan for a request is, step by step, that of X; empty: X's is its own. (It knows of no two
-// that are the same for some Request::rotation alone.)
+// All-reduce algorithms: pure functions that turn a request into a plan, the same on every rank.
+// They accept any number of ranks and hosts, counts below the number of ranks, and empty ranges.
+// collectives/README.md lists the steps and bytes of each. They throw Error(kInvalid) if an
+// algorithm cannot serve a request (direct across hosts). X_same returns the name of the algorithm
+// (registry.h) whose plan for a request equals X's step by step; empty if there is none. It does
+// not detect plans that are equal only for some Request::rotation.
 #pragma once
 #include <optional>
 #include <string>
@@ -19,85 +19,93 @@ struct Request {
   std::string name;
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  bool mean = false;  // divide the sums by the number of ranks; not of integers
-  Range subject;      // of `space`
+  bool mean = false;  // divide sums by the ranks; not for integers
+  Range subject;      // range in `space`
   Space space = Space::kGradient;
-  std::vector<int> host;  // of each rank
-  // All ranks, as a ring is to go through each host (ring_order.h); empty: as they are numbered.
+  std::vector<int> host;  // one entry per rank
+  // All ranks, in the order in which a ring visits each host (ring_order.h). Empty: by number.
   std::vector<int> order = {};
-  bool squares = false;  // leave sums of squares of the result in everybody's norms
-  // The sums are gradients: each number is updated once, where its whole sum is first known, and
-  // instead of sums the new weights (Space::kWeight) end everywhere. Plain sums only.
+  bool squares = false;  // write the result's squares into all ranks' norms
+  // The sums are gradients. Each number is updated once, where its whole sum is first known. All
+  // ranks end with the new weights (Space::kWeight) instead of sums. Only plain sums allow an
+  // update.
   bool update = false;
-  // bfloat16: between hosts sums of float32, whole ones and parts, travel rounded; whole sums end
-  // rounded everywhere, the same in all. Weights of an update travel as they are. On one host it
-  // changes nothing. Plain sums only.
+  // If bfloat16, float32 sums and partial sums are rounded when they travel between hosts. All
+  // ranks end with the same rounded sums. Updated weights travel unrounded. On one host it has no
+  // effect. Only plain sums allow it.
   std::optional<DType> wire = {};
-  int rotation = 0;         // which rank has the first slice: another for each bucket
-  int root = 0;             // of a broadcast: whose numbers
-  std::size_t scratch = 0;  // where this plan's scratch begins, in elements
-  // Algorithms with many messages in flight cut them to about so many bytes. One call of
-  // Executor::progress adds as many, and a message under way is still in the cache when it is
-  // added; half or twice as much fills no wire better.
+  int rotation = 0;         // rank with the first slice; differs per bucket
+  int root = 0;             // source rank of a broadcast
+  std::size_t scratch = 0;  // start of this plan's scratch, in elements
+  // Bytes per message of algorithms with many messages in flight (approximate). One call of
+  // Executor::progress adds as many bytes. A message in flight is still in the cache when it is
+  // added. Half or twice the size does not increase bandwidth.
   std::size_t chunk_bytes = std::size_t(256) << 10;
 };
 
-// Part `part` of `parts` nearly equal ones of `subject`, cut at engine::kBlock; may be empty.
+// Returns part `part` of `parts` nearly equal parts of `subject`, cut at engine::kBlock. It may be
+// empty.
 Range slice(Range subject, int part, int parts);
 
-// One host. Each rank owns a slice, reads it from all ranks, stores it into all: two passes over
-// memory, the lower bound. Keeps rank order (a balanced tree).
+// Makes a plan for one host. Each rank owns a slice, reads it from all ranks and stores it into
+// all. The two passes over memory are the lower bound. Sums keep rank order (a balanced tree).
 Plan direct_all_reduce(const Request& request);
-// Why direct cannot serve ranks on these hosts: "needs all ranks on one host ..."; empty where it
-// can.
+// Returns why direct cannot serve ranks on these hosts ("needs all ranks on one host ..."), or an
+// empty string if it can.
 std::string direct_refusal(const std::vector<int>& host);
-// The two halves of an update, for optimizers that need a norm first: sums of my slice (with
-// squares told to all), then update of my slice and store into all.
+// Makes the two halves of an update, for optimizers that need a norm first. The first half sums
+// each rank's slice and sends its squares to all ranks. The second updates the slice and stores it
+// into all ranks.
 Plan direct_reduce_scatter(const Request& request);
 Plan direct_update_and_store(const Request& request);
-// Everybody gets each slice from its owner, the rank that a direct reduce-scatter of the same
-// request leaves it at.
+// Makes a plan in which all ranks get each slice from its owner: the rank that holds it after a
+// direct reduce-scatter of the same request.
 Plan direct_all_gather(const Request& request);
-// Everybody gets the numbers of rank `root`: each rank hands out a slice of them.
+// Makes a plan in which all ranks get the numbers of rank `root`. Each rank copies one slice of
+// them.
 Plan direct_broadcast(const Request& request);
 
-// One host. Every rank copies its numbers into its scratch and adds everything itself: one wait
-// instead of two, and more memory moved; for few bytes. More than 256 KiB are direct. The same bits
-// as direct. Scratch: one_shot_scratch elements from request.scratch, of this plan alone.
+// Makes a plan for one host and few bytes. Every rank copies its numbers into its scratch and adds
+// everything itself: one wait instead of two, but more memory traffic. Requests above 256 KiB use
+// direct. The result has the same bits as direct's. The plan uses one_shot_scratch elements from
+// request.scratch, which no other plan may use.
 Plan one_shot_all_reduce(const Request& request);
 std::size_t one_shot_scratch(const Request& request);
 std::string_view one_shot_same(const Request& request);
 
-// Any hosts. Reduce-scatter and all-gather round a ring in which the ranks of a host stand side by
-// side, in the request's order: messages between hosts, plain reads within one. Bandwidth-optimal:
-// 2 (n - 1) / n of the bytes over each link. Scratch: ring_scratch elements from request.scratch.
-// Baidu 2017, after Patarasuk and Yuan 2009.
+// Makes a plan for any hosts: reduce-scatter and all-gather around a ring (Baidu 2017, after
+// Patarasuk and Yuan 2009). The ranks of a host are neighbors, in the request's order. They read
+// each other's memory; messages connect hosts. The plan is bandwidth-optimal: each link carries
+// 2 (n - 1) / n of the bytes. It uses ring_scratch elements from request.scratch.
 Plan ring_all_reduce(const Request& request);
 std::size_t ring_scratch(const Request& request);
 std::string_view ring_same(const Request& request);
 
-// Any hosts. A logarithm of rounds. Range halved and doubled among all ranks; few bytes are sent
-// whole (recursive doubling). Keeps rank order. Thakur, Rabenseifner and Gropp 2005.
+// Makes a plan for any hosts with a logarithmic number of rounds (Thakur, Rabenseifner and Gropp
+// 2005). All ranks halve and double the range; few bytes are sent whole (recursive doubling). Sums
+// keep rank order.
 Plan halving_doubling_all_reduce(const Request& request);
 std::size_t halving_doubling_scratch(const Request& request);
 std::string_view halving_doubling_same(const Request& request);
 
-// Any hosts; on one they are direct. Every rank leads a slice: it adds that of all ranks of its
-// host and stores it into all; between hosts the leaders of each slice form a ring, or halve and
-// double. The wire carries 2 (H - 1) / H of the bytes for each of H hosts, which is the lower
-// bound.
+// Makes plans for any hosts; on one host they are direct. Every rank leads a slice: it adds that
+// slice of all ranks of its host and stores the result into all. Between hosts the leaders of each
+// slice form a ring, or halve and double. Each of H hosts sends 2 (H - 1) / H of the bytes, which
+// is the lower bound.
 Plan hierarchical_all_reduce(const Request& request);
 std::size_t hierarchical_scratch(const Request& request);
 std::string_view hierarchical_same(const Request& request);
 Plan hierarchical_halving_all_reduce(const Request& request);
 std::size_t hierarchical_halving_scratch(const Request& request);
 std::string_view hierarchical_halving_same(const Request& request);
-// One leader a host does it all: the picture of 2018. As many bytes between hosts, fewer messages.
+// Makes a hierarchical plan with one leader per host, which does all the work (the scheme of 2018).
+// It sends as many bytes between hosts in fewer messages.
 Plan leader_hierarchical_all_reduce(const Request& request);
 std::size_t leader_hierarchical_scratch(const Request& request);
 std::string_view leader_hierarchical_same(const Request& request);
 
-// No talk at all: every rank updates everything from sums that it holds; or takes their squares.
+// Makes plans without communication: every rank updates all weights from sums that it holds, or
+// computes the squares of these sums.
 Plan local_update(const Request& request);
 Plan local_squares(const Request& request);
 

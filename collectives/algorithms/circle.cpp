@@ -1,36 +1,38 @@
 // SPDX-License-Identifier: MIT
-// The ring of Baidu 2017, after Patarasuk and Yuan 2009, of parties that may each act for several
-// ranks of a host.
+// The ring of Baidu 2017, after Patarasuk and Yuan 2009, among parties that may each act for
+// several ranks of a host.
 //
-// The n parties stand in a circle and pass a range round. It is cut into n chunks. In round k
-// (0 <= k < 2n - 2) the party at position p passes chunk p - k to its successor and takes chunk
+// The n parties form a ring and pass a range around it, cut into n chunks. In round k
+// (0 <= k < 2n - 2) the party at position p passes chunk p - k to its successor. It takes chunk
 // p - k - 1 from its predecessor (all modulo n):
-//   before round 0   chunk p = the sum over my group
-//   round k < n - 1  chunk p - k - 1 = the sum over my group + what I take; in the last of these
-//                    rounds, that is the whole sum, which goes into all of the group
-//   round k > n - 2  what I take is a whole sum: it is passed on, then copied into the others
-// So there are no stages one after the other: what a reduction inside a host would have written
-// first is added when it is sent, or when something is added to it, and each number is read once
-// from each rank of a group and written once into each, besides what the ring itself does.
+//   before round 0   chunk p = the sum over its group
+//   round k < n - 1  chunk p - k - 1 = the sum over its group + the chunk taken; in the last of
+//                    these rounds it is the whole sum, which goes into all of the group
+//   round k > n - 2  the chunk taken is a whole sum: it is passed on, then copied into the others
+// So the stages are fused. The numbers of a host are added when a chunk is sent, or when something
+// is added to it. Each number is read once from each rank of a group and written once into each,
+// besides the ring's own traffic.
 //
-// An edge between hosts is a message. It is received where it stays, or into scratch where it is
-// added. The receive of round k + 1 is posted before round k waits, so that what comes early goes
-// straight to its place: two chunks of scratch, in turn. In the gather that place was sent from in
-// round k + 2 - n, which is through by then; but of two parties it is round k itself. What is
-// passed on is posted before anything else is done with it: both directions of the wire are busy.
+// An edge between hosts is a message. It is received in place, or into scratch if it is to be
+// added. The receive of round k + 1 is posted before round k waits, so that early messages go
+// straight to their place. This takes two alternating chunks of scratch. In the all-gather that
+// place was sent from in round k + 2 - n, which has completed by then; with two parties that is
+// round k itself. A chunk that is passed on is posted before anything else is done with it, so that
+// both directions of the wire are busy.
 //
-// An edge within a host is a plain read of the predecessor's memory, after it has arrived. A party
-// with such an edge arrives once before its first walk where it is read, and after each chunk that
-// it took; but the last one only its predecessor wants to know about. Nobody needs to acknowledge a
-// read before the chunk is overwritten, since what overwrites it is the whole sum, which contains
-// what was read; but a party ends only when its successor has taken its last chunk.
+// An edge within a host is a plain read of the predecessor's memory after the predecessor arrived.
+// A party that is read arrives once before its first walk. A party with such an edge also arrives
+// after each chunk that it took; the last of these arrivals concerns only its predecessor. A read
+// needs no acknowledgment before the chunk is overwritten: the new value is the whole sum, which
+// contains what was read. But a party ends only when its successor has taken its last chunk.
 //
-// Where sums travel rounded (Request::wire), so does each part of a sum, and who takes it adds it
-// to its own in full. The whole sum is rounded where it is first known, before anybody has it: so
-// it travels on without loss. An update takes it unrounded, and new weights travel as they are.
+// If sums travel rounded (Request::wire), each partial sum is rounded, too. Its receiver adds it to
+// its own in full precision. The whole sum is rounded where it is first known, before any other
+// rank has it, so it travels on without loss. An update uses the unrounded sum, and new weights
+// travel unrounded.
 //
-// Empty chunks are left out by both sides. Of each party, with n | S: 2 (n - 1) / n S elements are
-// passed and as many taken, in 2 (n - 1) rounds.
+// Both sides skip empty chunks. If n divides S, each party passes 2 (n - 1) / n S elements and
+// takes as many, in 2 (n - 1) rounds.
 #include "collectives/algorithms/circle.h"
 
 #include <algorithm>
@@ -39,7 +41,7 @@
 namespace lockstep::collectives {
 namespace {
 
-// How many of the chunks of a range are not empty, in any stretch of the circle.
+// Chunks of a range, with prefix sums that count the non-empty ones in any stretch of the circle.
 class Chunks {
  public:
   Chunks(Range range, int parts, int rotation) : range_(range), parts_(parts), rotation_(rotation) {
@@ -47,7 +49,7 @@ class Chunks {
     for (int i = 0; i < parts; ++i) before_.push_back(before_.back() + !(*this)[i].empty());
   }
   Range operator[](int index) const { return slice(range_, wrap(index + rotation_), parts_); }
-  // Of `count` chunks from this one on.
+  // Returns the number of non-empty chunks among `count` chunks from `first` on.
   int filled(int first, int count) const {
     const int begin = wrap(first), whole = count / parts_, end = begin + count % parts_;
     const auto before = [&](int i) { return before_[std::size_t(i)]; };
@@ -87,7 +89,7 @@ std::size_t Circle::scratch(Range range) const {
   bool messages = false;
   for (int position = 0; position < parties(); ++position)
     messages |= parties() > 1 && !within(position);
-  // Of two parties each adds one chunk alone.
+  // With two parties, each adds only one received chunk.
   if (!messages) return 0;
   return std::size_t(std::min(parties() - 1, 2)) * Chunks(range, parties(), 0).largest();
 }
@@ -133,8 +135,8 @@ class Circle::Walk {
     }
   }
 
-  // How often the party at `position` arrives in a walk before it takes a chunk in this round,
-  // besides its first arrival.
+  // Returns how often the party at `position` arrives in a walk before it takes a chunk in this
+  // round, not counting its first arrival.
   static int arrivals(const Chunks& chunks, int position, int round) {
     return chunks.filled(position - round, round);
   }
@@ -165,9 +167,9 @@ class Circle::Walk {
     if (post >= 0) lane_.push_back(wait(post));
     post = -1;
   }
-  // Where what is passed in this round lies: parts of sums, later results.
+  // Returns the space of the chunk that this round passes: of partial sums first, then of results.
   Space space(int round) const { return round < n_ - 1 ? request_.space : result_; }
-  // New weights travel as they are.
+  // Returns the type in which this round's chunk travels. New weights travel unrounded.
   std::optional<DType> wire(int round) const {
     return round < n_ - 1 || !request_.update ? wire_of_sums(request_) : std::nullopt;
   }
@@ -175,8 +177,8 @@ class Circle::Walk {
     return {me_, Space::kScratch, scratch_[std::size_t(round % 2)]};
   }
 
-  // A chunk that is there: by a message, or in the predecessor's memory when that has arrived. Its
-  // own numbers were there when it came to its first walk.
+  // Takes a chunk: from a message, or from the predecessor's memory after the predecessor arrived.
+  // The predecessor's own numbers are ready before its first walk.
   void take(int round) {
     const Range in = taken(round);
     if (in.empty()) return;
@@ -189,7 +191,8 @@ class Circle::Walk {
     if (round >= n_ - 1 && reads_) copy(in, before_, group_);
     if (reads_ || (is_read_ && round + 1 < rounds())) lane_.push_back(arrive());
   }
-  // The numbers of my group, and what I take, into me; or, when that is all, into the group.
+  // Adds the group's numbers and the chunk taken into this rank, or into the group if the sum is
+  // whole.
   void add(Range range, std::vector<Operand> theirs, bool whole) {
     if (range.empty()) return;
     std::vector<Operand> from = everywhere(group_, request_.space, range.begin);
@@ -210,9 +213,9 @@ class Circle::Walk {
   }
 
   const Request& request_;
-  Space result_;                           // of whole sums, or what is made of them
-  int n_, position_, me_, before_, next_;  // ranks: mine, the predecessor's, the successor's
-  int before_arrives_;                     // in a whole walk, where I read the predecessor
+  Space result_;                           // holds whole sums or updated weights
+  int n_, position_, me_, before_, next_;  // ranks: own, predecessor, successor
+  int before_arrives_;                     // predecessor's arrivals per walk, if it is read
   bool reads_, is_read_;
   const std::vector<int>& group_;
   Range range_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A ring of parties, in the order in which they are given. Pure.
+// A ring of parties in the given order. All functions are pure.
 #pragma once
 #include <vector>
 
@@ -9,7 +9,7 @@ namespace lockstep::collectives {
 
 class Circle final : public Exchange {
  public:
-  // The request outlives this.
+  // `request` must outlive the object.
   Circle(const Request& request, std::vector<Party> parties);
   int parties() const override { return int(parties_.size()); }
   int rank(int position) const override { return at(position).rank; }
@@ -20,8 +20,8 @@ class Circle final : public Exchange {
 
  private:
   class Walk;
-  const Party& at(int position) const;  // modulo their number
-  bool within(int position) const;      // is the edge to the next one within a host?
+  const Party& at(int position) const;  // modulo parties()
+  bool within(int position) const;      // the next party is on the same host
   int rounds() const { return 2 * (parties() - 1); }
 
   const Request& request_;

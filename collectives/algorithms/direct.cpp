@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Direct: each rank of a host owns a slice of the subject, reads it from all ranks, and stores the
-// result into all. Every rank runs one lane:
-//   1. arrive: what I computed can be read, and what may be stored into me I no longer read
+// Direct all-reduce: each rank of a host owns a slice of the subject, reads it from all ranks, and
+// stores the result into all. Every rank runs one lane:
+//   1. arrive: others may read the rank's numbers and overwrite its memory
 //   2. await all
-//   3. reduce my slice: from all, or from one; to all, or to me; with the epilogue
-//   4. arrive: I have read and stored
-//   5. await all: nobody reads or writes my memory any more
-// In all, n S are read and n S written, for n ranks and S elements: the lower bound. Two waits.
+//   3. reduce the rank's slice: from all or from one, into all or into itself, with the epilogue
+//   4. arrive: the rank has read and stored
+//   5. await all: no other rank accesses the rank's memory anymore
+// The ranks read n S and write n S elements, for n ranks and S elements: the lower bound. There are
+// two waits.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 namespace lockstep::collectives {
 namespace {
 
-// `body(lane, me, slice)` writes point 3 of a rank whose slice is not empty.
+// Makes a plan. `body(lane, me, slice)` appends step 3 of a rank whose slice is not empty.
 template <class Body>
 Plan direct(const Request& request, Body body) {
   Plan plan = empty_plan(request, "direct", 1);
@@ -36,7 +37,7 @@ Plan direct(const Request& request, Body body) {
   return plan;
 }
 
-// The sums of squares of my blocks, from my norms into those of all others.
+// Copies the sums of squares of the rank's blocks from its norms into those of all others.
 void tell_norms(Lane& lane, const Request& request, int me, Range mine) {
   const std::size_t first = mine.begin / engine::kBlock;
   const std::size_t last = (mine.end + engine::kBlock - 1) / engine::kBlock;
@@ -47,7 +48,7 @@ void tell_norms(Lane& lane, const Request& request, int me, Range mine) {
       reduce(last - first, {{me, Space::kNorms, first}}, everywhere(others, Space::kNorms, first)));
 }
 
-// The slice of all ranks in the request's space, added into `to`.
+// Adds the slice of all ranks in the request's space into `to`.
 void add_sum(Lane& lane, const Request& request, int me, Range mine, std::vector<Operand> to) {
   const std::vector<int> all = all_ranks(request);
   const Epilogue epilogue = request.squares ? Epilogue::kSquares
@@ -61,7 +62,7 @@ void add_sum(Lane& lane, const Request& request, int me, Range mine, std::vector
   if (request.squares) tell_norms(lane, request, me, mine);
 }
 
-// A slice from one rank into all others.
+// Copies a slice from one rank into all others.
 void hand_out(Lane& lane, const Request& request, int from, Range range) {
   engine::require(!request.mean && !request.squares && request.op == ReduceOp::kSum,
                   "{}: numbers are handed out as they are", request.name);
@@ -100,7 +101,7 @@ Plan direct_reduce_scatter(const Request& request) {
 }
 
 Plan direct_update_and_store(const Request& request) {
-  Request plain = request;  // its squares were told with the sums
+  Request plain = request;  // the sums' plan already copied the squares
   plain.squares = false, plain.update = true;
   return direct(plain, [&](Lane& lane, int me, Range mine) {
     lane.push_back(reduce(mine.size(), {{me, Space::kGradient, mine.begin}},

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: MIT
-// Halving-doubling (Thakur, Rabenseifner and Gropp 2005) among n parties, of which 2^L <= n <
-// 2^(L+1) are cores and exchange; each other one, if any, joins the core beside it.
+// Halving-doubling (Thakur, Rabenseifner and Gropp 2005) among n parties. With 2^L <= n < 2^(L+1),
+// 2^L parties are cores and exchange; each other party, if any, joins the core beside it.
 //
-// Which are the cores: halve the list of parties L times, the larger half first, as a balanced tree
-// is halved. What is left are one or two parties: a core, and one who joins it. On the core's host
-// that is a passenger, whose numbers the core reads and whose result it stores; else an extra,
-// which sends its numbers before and is sent the result after.
+// The cores follow from halving the list of parties L times, the larger half first, as a balanced
+// tree is halved. One or two parties remain in each part: a core, and one that joins it. On the
+// core's host that one is a passenger: the core reads its numbers and stores its result. On another
+// host it is an extra, which sends its numbers before and receives the result after.
 //
-// Halving. In round j (0 <= j < L) core i has a range to care for, the same as its partner, core
-// i xor 2^j. It keeps one half, the lower one where bit j of i is 0, gives the other to the
-// partner, takes the partner's numbers of its own half and adds them. After L rounds it has the
-// whole sum of its part. Doubling goes the same way back: core i gives its partner of round j what
-// it kept in that round, and takes what it gave. The partners of round j have added 2^j cores each,
-// those beside each other: so everything is added as the balanced tree over the parties, whatever
-// the range.
+// Halving: in round j (0 <= j < L) core i has the same range as its partner, core i xor 2^j. It
+// keeps one half, the lower one if bit j of i is 0, and gives the other to the partner. It takes
+// the partner's numbers of its own half and adds them. After L rounds it has the whole sum of its
+// part. Doubling reverses the rounds: core i gives its partner of round j what it kept in that
+// round, and takes what it gave. The partners of round j have added 2^j adjacent cores each. So
+// sums are the balanced tree over the parties for every range.
 //
 // Recursive doubling: in round j the partners give each other everything, and both add. Both get
 // the same bits, since a + b = b + a. On one host the lower one adds and stores into both.
 //
-// Where sums travel rounded (Request::wire) whole sums end rounded everywhere: the last round's
-// addition does it. In halving who takes a part adds it to its own in full. In recursive doubling
-// both add, so before a round in which some give over the wire all round what they have, and keep
-// that: those on one host too, whose sum must have the same bits.
+// If sums travel rounded (Request::wire), all ranks end with rounded sums: the last round's
+// addition rounds them. In halving, the core that takes a part adds it to its own in full
+// precision. In recursive doubling both add. So before a round in which some cores send messages,
+// all cores round what they have, and keep that. Pairs on one host do so, too, since their sum must
+// have the same bits.
 //
-// Between hosts give and take are messages; the receive of the next round is posted before this
-// round waits. On one host taking is reading the partner's memory, when it has arrived: a core
-// arrives when its own numbers are there and after each round, and passengers once. Nobody
-// acknowledges a read: what was read in round j of halving is written again only in the same
-// round's doubling, for which the partner has arrived; but a core ends only when its partners have.
+// Between hosts, give and take are messages. The receive of the next round is posted before this
+// round waits. On one host, a core takes by reading the partner's memory after the partner arrived.
+// A core arrives when its own numbers are ready and after each round; a passenger arrives once.
+// Reads need no acknowledgment: what was read in round j of halving is overwritten only in the same
+// round of doubling, for which the partner has arrived. But a core ends only after its partners
+// have read.
 #include "collectives/algorithms/doubling.h"
 
 #include <algorithm>
@@ -38,8 +39,8 @@ namespace lockstep::collectives {
 
 namespace {
 
-// Up to this, ranges are sent whole: a message of so few bytes takes its latency and hardly less
-// when it is halved, and half the rounds are half the latencies.
+// Largest range that is sent whole. Latency dominates such a message, so halving it saves hardly
+// any time. Whole ranges take half the rounds.
 constexpr std::size_t kWholeBytes = std::size_t(16) << 10;
 
 }  // namespace
@@ -54,8 +55,8 @@ Doubling::Doubling(const Request& request, std::vector<Party> parties, Range sub
   add_cores(0, int(parties_.size()), levels_);
 }
 
-// Core i is the i-th leaf of the tree where the bits of i are read from the root on; rounds go from
-// the leaves up. So the partner of round j differs in bit j.
+// Adds the cores of a subtree. Core i is the i-th leaf if the bits of i are read from the root on.
+// Rounds go from the leaves up, so the partner of round j differs in bit j.
 void Doubling::add_cores(int first, int count, int levels) {
   if (levels > 0) {
     const int half = (count + 1) / 2;
@@ -92,7 +93,7 @@ bool Doubling::gives_rounded(int level) const {
   return false;
 }
 
-// The scratch of a walk: what an extra sends, then what is taken in each round.
+// Returns the scratch of a walk: first for what an extra sends, then for what each round takes.
 std::size_t Doubling::scratch(Range range) const {
   const auto elsewhere = [&](const Party& party) {
     return request_.host[std::size_t(party.rank)] != host(0);
@@ -114,7 +115,7 @@ std::size_t Doubling::scratch(Range range) const {
   return first + rounds(rounds, range, levels_);
 }
 
-// One core's walk.
+// Appends the steps of one core's walk.
 class Doubling::Walk {
  public:
   Walk(const Doubling& all, int index, Range range, const Place& place, Lane& lane)
@@ -174,8 +175,8 @@ class Doubling::Walk {
   void arrived() {
     if (arrives_) lane_.push_back(arrive());
   }
-  // The partner has gone so many rounds of this walk. Its own numbers were there when it came to
-  // its first one.
+  // Waits until the partner has completed `gone` rounds of this walk. If it adds nothing before its
+  // first round, its own numbers are ready since its first walk.
   void await_partner(const Round& r, int gone) {
     const Core& partner = all_.cores_[std::size_t(r.partner)];
     if (gone == 0 && place_.walks > 0 && partner.group.size() == 1 && partner.extra < 0) return;
@@ -195,7 +196,7 @@ class Doubling::Walk {
   }
   Operand scratch(const Round& r) const { return {core_.rank, Space::kScratch, r.scratch}; }
 
-  // Adds a range of these ranks, and of `other`, into `to`.
+  // Adds a range of the ranks `from`, and the operands `other`, into `to`.
   void add(Range range, const std::vector<int>& from, std::vector<Operand> other,
            const std::vector<int>& to, bool last) {
     if (range.empty()) return;
@@ -208,7 +209,7 @@ class Doubling::Walk {
     lane_.push_back(std::move(step));
   }
 
-  // The receive of a round of halving, or of recursive doubling.
+  // Posts the receive of a round of halving or recursive doubling.
   void take(int level) {
     if (level >= rounds()) return;
     Round& r = round(level);
@@ -219,8 +220,8 @@ class Doubling::Walk {
     if (!r.near && !r.give.empty()) r.send = send(r.give, r.rank);
   }
 
-  // What must be added before the first round: everything, or only what is given away in it.
-  // True: everything.
+  // Adds what the first round needs: everything, or only what it gives away. Returns whether the
+  // halving rounds can skip the group because the rank holds its sum.
   bool begin() {
     const Operand from_extra{core_.rank, Space::kScratch, place_.scratch};
     if (core_.extra >= 0) {
@@ -291,7 +292,7 @@ class Doubling::Walk {
         reduce(range.size(), {at(from, range)}, everywhere(to, request_.space, range.begin)));
   }
 
-  // What was added last is given away in this round, if it is one.
+  // Rounds the last sum if this round gives it away rounded.
   void round_for(int level) {
     if (all_.gives_rounded(level)) lane_.back().epilogue = Epilogue::kRound;
   }
@@ -363,7 +364,7 @@ void Doubling::end(Lane& lane, int party, Range /*last*/, const Place& place) co
   if (core.passenger == me)
     lane.push_back(await({core.rank}, place.walks * arrivals(), place.lane));
   if (whole_ || core.rank != me) return;
-  // The partner has taken what I gave it on the way back.
+  // Each partner must have taken what it got on the way back.
   for (int level = levels_ - 1; level >= 0; --level) {
     const int partner = index ^ (1 << level);
     const int gone = 2 * levels_ - level;

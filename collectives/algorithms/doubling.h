@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Halving-doubling and recursive doubling among parties. Pure.
+// Halving-doubling and recursive doubling among parties. All functions are pure.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -10,9 +10,9 @@ namespace lockstep::collectives {
 
 class Doubling final : public Exchange {
  public:
-  // The parties' sums are added as a balanced tree in the parties' order. Walks are through parts
-  // of `subject`: where it is small every round sends whole ranges (recursive doubling). The
-  // request outlives this.
+  // Adds the parties' sums as a balanced tree in the parties' order. Walks cover parts of
+  // `subject`. If it is small, every round sends whole ranges (recursive doubling). `request` must
+  // outlive the object.
   Doubling(const Request& request, std::vector<Party> parties, Range subject);
   int parties() const override { return int(parties_.size()); }
   int rank(int party) const override { return parties_[std::size_t(party)].rank; }
@@ -23,8 +23,9 @@ class Doubling final : public Exchange {
 
  private:
   class Walk;
-  // One of 2^levels that exchange. Besides it there may be one party more: the passenger is of its
-  // host, and it acts for it; the extra is of another host, and sends it its numbers first.
+  // A core is one of the 2^levels parties that exchange. It may serve one more party. A passenger
+  // is on its host, and the core acts for it. An extra is on another host and sends its numbers
+  // first.
   struct Core {
     int rank = 0;
     std::vector<int> group;
@@ -33,15 +34,15 @@ class Doubling final : public Exchange {
   void add_cores(int first, int count, int levels);
   int host(int core) const;
   bool together(int core, int other) const { return host(core) == host(other); }
-  // Recursive doubling: in this round all give what they have rounded.
+  // Returns whether all cores round what they give in this round of recursive doubling.
   bool gives_rounded(int level) const;
-  bool arrives(int core) const;                                    // somebody awaits it
-  int arrivals() const { return 1 + levels_ * (whole_ ? 1 : 2); }  // of a walk
+  bool arrives(int core) const;                                    // whether another rank awaits it
+  int arrivals() const { return 1 + levels_ * (whole_ ? 1 : 2); }  // per walk
 
   const Request& request_;
   std::vector<Party> parties_;
   std::vector<Core> cores_;
-  std::vector<int> core_of_;  // by party
+  std::vector<int> core_of_;  // indexed by party
   int levels_ = 0;
   bool whole_;
 };

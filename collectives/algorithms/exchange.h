@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// An exchange: parties, each a rank that may act for others of its host, walk through a range of
-// the subject and end with its sum. Circle and Doubling are exchanges; ring, halving-doubling and
-// the hierarchies are plans made of them (exchange_plans.h). Pure.
+// An exchange sums a range over parties: ranks that may each act for other ranks of their host.
+// Circle and Doubling are exchanges. exchange_plans.h builds ring, halving-doubling and the
+// hierarchical plans from them. All functions are pure.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -12,14 +12,14 @@ namespace lockstep::collectives {
 
 struct Party {
   int rank = 0;
-  // For whom it acts, itself among them. Parties that share a host act for themselves alone.
+  // Ranks for which it acts, including itself. Parties that share a host act only for themselves.
   std::vector<int> group;
 };
 
-// Where a walk stands: all parties walk through the same ranges in the same order in a lane.
+// Tells where a walk is. All parties walk through the same ranges of a lane in the same order.
 struct Place {
   int lane = 0;
-  int walks = 0;  // that stand before it in the lane
+  int walks = 0;  // earlier walks in the lane
   std::size_t scratch = 0;
 };
 
@@ -28,16 +28,16 @@ class Exchange {
   virtual ~Exchange() = default;
   virtual int parties() const = 0;
   virtual int rank(int party) const = 0;
-  // Into how many messages the rounds cut a range.
+  // Returns the number of messages into which the rounds cut a range.
   virtual int parts() const = 0;
-  // Elements that a walk needs, of any party.
+  // Returns the scratch elements that a walk of any party needs.
   virtual std::size_t scratch(Range range) const = 0;
-  // What a party does with one range that is not empty; where several walks share a lane, each of
-  // its parts holds a block. Before it, the party's group may be read and written there. After it
-  // the group has the result.
+  // Appends a party's steps for one non-empty range. If several walks share a lane, each part of
+  // the range must hold a block. The caller makes the group's memory there accessible before.
+  // Afterwards the group has the result.
   virtual void walk(Lane& lane, int party, Range range, const Place& place) const = 0;
-  // After all walks of a lane: nobody reads or writes the party's memory any more. `place` is
-  // behind the last one, which went through `last`.
+  // Appends the steps after all walks of a lane. When they are done, no rank accesses the party's
+  // memory anymore. `place` is behind the last walk, which went through `last`.
   virtual void end(Lane& lane, int party, Range last, const Place& place) const = 0;
 };
 

@@ -10,30 +10,30 @@
 namespace lockstep::collectives {
 namespace {
 
-// Segments that are under way at once. One is added while others are on the wire, and one more
-// waits to be sent, so that a wire is idle only where a whole round takes longer than sending the
-// rest. More cost scratch, and fill no wire better.
+// Segments in flight. One is added while others are on the wire, and one more waits to be sent. So
+// a wire is idle only if a whole round takes longer than sending the rest. More segments cost
+// scratch and gain no bandwidth.
 constexpr int kInFlight = 4;
 
-// Below this a second message costs more in overhead (a system call and a wake-up at both ends)
-// than its sending can be hidden behind the first one's adding.
+// Smallest message worth a split. Below it, the overhead of a second message (system call and
+// wake-up at both ends) exceeds what overlap with the first one's addition saves.
 constexpr std::size_t kLeastMessage = std::size_t(16) << 10;
 
-// Received numbers begin at a multiple of so many elements, a cache line of the narrowest.
+// Alignment of received numbers in elements: a cache line of the narrowest type.
 constexpr std::size_t kLineElements = 32;
 
 std::size_t ceil_divide(std::size_t a, std::size_t b) {
   return (a + b - 1) / b;
 }
 
-// Of one lane.
+// Returns the scratch elements of one lane.
 std::size_t most_scratch(const Segments& list, const Exchange& exchange) {
   std::size_t most = 0;
   for (int i = 0; i < list.count; ++i) most = std::max(most, exchange.scratch(list[i]));
   return ceil_divide(most, kLineElements) * kLineElements;
 }
 
-// All walks of a party in one of its lanes. `scratch`: elements of each lane.
+// Appends all walks of a party in one of its lanes. `scratch`: elements per lane.
 void walk_lane(const Request& request, const Exchange& exchange, int party, const Segments& list,
                int index, std::size_t scratch, Lane& lane) {
   Place place{index, 0, request.scratch + std::size_t(index) * scratch};
@@ -42,7 +42,7 @@ void walk_lane(const Request& request, const Exchange& exchange, int party, cons
   exchange.end(lane, party, list[index], place);
 }
 
-// A slice, its exchange, and how it is cut.
+// A slice's exchange and its segments.
 struct Led {
   std::unique_ptr<Exchange> exchange;
   Segments list;
@@ -74,8 +74,8 @@ class Leaders {
       lane_scratch_ = std::max(lane_scratch_, most_scratch(led.list, *led.exchange));
     }
   }
-  const std::vector<std::vector<int>>& hosts() const { return hosts_; }  // their ranks
-  const std::vector<Led>& led() const { return led_; }  // slices that are not empty
+  const std::vector<std::vector<int>>& hosts() const { return hosts_; }  // ranks by host
+  const std::vector<Led>& led() const { return led_; }                   // non-empty slices
   int lanes() const { return lanes_; }
   std::size_t lane_scratch() const { return lane_scratch_; }
 
@@ -97,10 +97,10 @@ Segments segments(const Request& request, Range slice, int parts) {
   Segments result{slice};
   if (parts == 1) return result;
   const std::size_t width = engine::size_of(request.dtype), pieces = std::size_t(parts);
-  const std::size_t message = slice.size() * width / pieces;  // were it one segment
+  const std::size_t message = slice.size() * width / pieces;  // bytes, if it were one segment
   std::size_t count = ceil_divide(message, std::max<std::size_t>(request.chunk_bytes, 1));
   if (message >= 2 * kLeastMessage) count = std::max<std::size_t>(count, 2);
-  // Each part of each segment is a block at least.
+  // Each part of each segment has at least one block.
   const std::size_t most = slice.size() / engine::kBlock / pieces;
   result.count = int(std::clamp<std::size_t>(count, 1, std::max<std::size_t>(most, 1)));
   result.lanes = std::min(result.count, kInFlight);
@@ -132,14 +132,14 @@ MakeExchange circle_of_leaders(const Request& request) {
   };
 }
 
-// A rank's lane 0 begins with its arrival and ends with its waiting for the leaders; a leader's
-// lanes have the walks in between. What a leader writes into others is seen by them when its lane
-// has arrived, after its last walk: in lane 0 that is its second arrival, in the others the first.
-// A host of one rank has nobody to meet.
+// A rank's lane 0 begins with its arrival and ends with waits for the leaders. A leader's lanes
+// have the walks in between. Other ranks see a leader's writes when its lane has arrived after its
+// last walk: the second arrival of lane 0, the first of other lanes. A host of one rank needs no
+// synchronization.
 Plan among_leaders(const Request& request, std::string algorithm, int most,
                    const MakeExchange& make) {
   refuse_squares(request, algorithm);
-  const Leaders leaders(request, most, make);  // also where it only refuses
+  const Leaders leaders(request, most, make);  // checks the request even for one host
   if (leaders.hosts().size() == 1) {
     Plan plan = direct_all_reduce(request);
     plan.algorithm = std::move(algorithm);

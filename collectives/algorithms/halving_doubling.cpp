@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Halving-doubling over all ranks, in their order: a logarithm of rounds, and the balanced tree of
-// direct across hosts. doubling.cpp says how. Ranks that share a host exchange by reading each
-// other, and where they stand side by side the largest exchanges are theirs.
+// Halving-doubling over all ranks in their order (doubling.cpp): a logarithmic number of rounds,
+// and the balanced tree of direct across hosts. Ranks that share a host read each other's memory.
+// If they are adjacent, the largest exchanges are theirs.
 #include "collectives/algorithms/doubling.h"
 #include "collectives/algorithms/exchange_plans.h"
 

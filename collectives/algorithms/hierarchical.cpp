@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Hierarchical in two dimensions: inside a host every rank leads a slice, which it reads from all
-// ranks and stores into all, as direct does; between hosts the leaders of each slice form a ring,
-// all slices at once. So every rank works, and the wire carries 2 (H - 1) / H S a host, the least
-// there can be. circle.cpp says how reading, sending and storing become one. On one host this is
-// direct.
+// Hierarchical all-reduce in two dimensions. Inside a host every rank leads a slice: it reads it
+// from all ranks and stores it into all, as direct does. Between hosts the leaders of each slice
+// form a ring, all slices at once. So every rank works, and each host sends 2 (H - 1) / H S, which
+// is the lower bound. circle.cpp fuses reading, sending and storing. On one host this is direct.
 #include "collectives/algorithms/exchange_plans.h"
 
 namespace lockstep::collectives {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Hierarchical as in hierarchical.cpp, with halving-doubling in place of the ring between the
-// leaders of a slice: as many bytes on the wire in a logarithm of rounds, for few bytes or many
-// hosts. doubling.cpp says how; leaders take the numbers of their host in the first round.
+// Hierarchical all-reduce (hierarchical.cpp) with halving-doubling instead of the ring between the
+// leaders of a slice. It sends as many bytes in a logarithmic number of rounds, for few bytes or
+// many hosts. Leaders read the numbers of their host in the first round (doubling.cpp).
 #include "collectives/algorithms/doubling.h"
 #include "collectives/algorithms/exchange_plans.h"
 

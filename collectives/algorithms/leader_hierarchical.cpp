@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The picture of 2018: on each host one leader adds the numbers of all its ranks, the leaders form
-// a ring, and each propagates the result inside its host. The same bytes on the wire as with many
-// leaders, in fewer messages; but one rank of a host does all its work. On one host this is direct.
+// Hierarchical all-reduce with one leader per host (the scheme of 2018). The leader adds the
+// numbers of all ranks of its host, the leaders form a ring, and each copies the result to its
+// host. It sends as many bytes as with many leaders in fewer messages, but one rank of a host does
+// all its work. On one host this is direct.
 #include "collectives/algorithms/exchange_plans.h"
 
 namespace lockstep::collectives {

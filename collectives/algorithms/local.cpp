@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Local: every rank works on its own memory with sums that it already holds. One lane of one step;
-// no arrivals, no messages. Costs each rank a pass over all S elements, n times the work of one
-// rank.
+// Local plans: every rank works on its own memory with sums that it already holds. A plan has one
+// lane of one step, without arrivals or messages. Each rank passes over all S elements, so n ranks
+// do n times the work of one.
 #include "collectives/algorithms/steps.h"
 
 namespace lockstep::collectives {
 namespace {
 
-// `to`: whether the result goes into the weights, or nowhere.
+// Makes a plan. `to`: store the result into the weights; else it is not stored.
 Plan local(const Request& request, Epilogue epilogue, bool to) {
   Request plain = request;
   plain.squares = false;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// One shot: of few bytes a second wait costs more than moving everything n times. Every rank runs
-// one lane:
-//   1. copy my numbers into my scratch
-//   2. arrive: they can be read there
+// One-shot all-reduce: for few bytes a second wait costs more than moving everything n times. Every
+// rank runs one lane:
+//   1. copy the rank's numbers into its scratch
+//   2. arrive: others may read them there
 //   3. await all
-//   4. reduce everything into me: my numbers, and the scratch of all others, in rank order
-// One wait. n (n + 1) S are read and 2 n S written, for n ranks and S elements.
+//   4. reduce everything into the rank: its numbers and the scratch of all others, in rank order
+// There is one wait. The ranks read n (n + 1) S and write 2 n S, for n ranks and S elements.
 //
-// Nobody says that he has read. Instead executions take turns with two halves of the scratch, and
-// that is enough: my half of execution e is read by another rank in execution e alone. He arrives
-// in execution e + 1 when he has done so, since a rank begins an execution when the one before has
-// ended there. I await that arrival in execution e + 1, and write the half again in e + 2.
+// Reads need no acknowledgment, because executions alternate between two halves of the scratch.
+// Another rank reads a rank's half of execution e in execution e alone. It arrives in execution
+// e + 1 after that, since a rank begins an execution when the previous one has ended there. The
+// owner awaits that arrival in execution e + 1, and overwrites the half in e + 2.
 #include <fmt/core.h>
 
 #include "collectives/algorithms/steps.h"
@@ -19,8 +19,8 @@
 namespace lockstep::collectives {
 namespace {
 
-// More than this is direct, so that scratch stays small: two waits are nothing there beside moving
-// everything n times.
+// Largest sum in one shot, in bytes; larger ones use direct. So scratch stays small. For larger
+// sums two waits are negligible beside moving everything n times.
 constexpr std::size_t kMostOneShot = std::size_t(256) << 10;
 
 bool in_one_shot(const Request& request) {
@@ -28,7 +28,7 @@ bool in_one_shot(const Request& request) {
          request.subject.size() * engine::size_of(request.dtype) <= kMostOneShot;
 }
 
-// Elements of one half: blocks, so that no two halves share a cache line.
+// Returns the elements of one half, in whole blocks: no two halves share a cache line.
 std::size_t half(const Request& request) {
   return (request.subject.size() + engine::kBlock - 1) / engine::kBlock * engine::kBlock;
 }

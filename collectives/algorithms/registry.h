@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// All algorithms of an all-reduce in one table: what a planner chooses from, a user names and tests
-// go through. Pure values without state; any thread. Whoever chooses takes the table as an
-// argument, so that others can be offered algorithms of their own.
+// Table of all all-reduce algorithms. The planner chooses from it, users name its entries, and
+// tests iterate over it. Entries are plain values without state and thread-safe. Functions that
+// choose take the table as an argument, so that callers can offer other algorithms.
 #pragma once
 #include <span>
 #include <string>
@@ -13,27 +13,28 @@
 namespace lockstep::collectives {
 
 struct Algorithm {
-  std::string_view name;  // as a user writes it and a plan carries it
-  // Sums are the same balanced tree over the ranks in their order, whatever the range and the
-  // hosts. (Of 16 bits: with other roundings in it than another algorithm's.)
+  std::string_view name;  // for flags and Plan::algorithm
+  // If true, sums are the same balanced tree over the ranks in their order, for all ranges and
+  // hosts. (Sums of 16-bit types may round at other points than those of another algorithm.)
   bool keeps_rank_order = false;
-  // Why it cannot serve ranks on these hosts (of each rank), as the end of a sentence that begins
-  // with the name; empty where it can.
+  // Returns why it cannot serve ranks on these hosts, as the end of a sentence that begins with the
+  // name. Empty if it can. `host`: one entry per rank.
   std::string (*refusal)(const std::vector<int>& host) = nullptr;
-  // Goal::kSumEverywhere. Throws Error(kInvalid) as the functions of algorithms.h do.
+  // Makes a plan for Goal::kSumEverywhere. Throws Error(kInvalid) as the functions of algorithms.h
+  // do.
   Plan (*make)(const Request& request) = nullptr;
-  // Elements from request.scratch on that the plan uses on some rank; none uses more.
+  // Returns the scratch of the rank that uses most, in elements from request.scratch on.
   std::size_t (*scratch)(const Request& request) = nullptr;
-  bool updates = false;  // can serve request.update
-  // The algorithm, before it in the table, whose plan for a request is the same, step by step;
-  // empty: its plan is its own. Null: it always is.
+  bool updates = false;  // supports request.update
+  // Returns the earlier algorithm in the table whose plan for a request is the same step by step;
+  // empty if there is none. Null: there never is one.
   std::string_view (*same)(const Request& request) = nullptr;
 };
 
-// In an order that never changes: of two that are as good the first is taken.
+// Returns the table. Its order never changes: of two equally good algorithms, the first is chosen.
 std::span<const Algorithm> all_reduce_algorithms();
 
-// Throws Error(kInvalid) naming all that there are.
+// Returns the algorithm of this name. Throws Error(kInvalid) that lists the known names.
 const Algorithm& find_algorithm(std::string_view name,
                                 std::span<const Algorithm> among = all_reduce_algorithms());
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The ring over all ranks; circle.cpp says how. Those of a host stand side by side, in the
-// request's order, hosts in the order of their numbers: so for H > 1 hosts exactly H edges of the
-// circle are between hosts.
+// Ring all-reduce over all ranks (circle.cpp). The ranks of a host are adjacent, in the request's
+// order; hosts follow in the order of their numbers. So for H > 1 hosts exactly H edges of the ring
+// are between hosts.
 #include <algorithm>
 
 #include "collectives/algorithms/circle.h"

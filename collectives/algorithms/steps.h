@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The words in which algorithms are written: one function for each kind of step, and the questions
-// that several of them ask of a request. Pure.
+// Builders for each kind of step, and queries that several algorithms make of a request. All
+// functions are pure.
 #pragma once
 #include <optional>
 #include <string>
@@ -18,25 +18,27 @@ Step wait(int post);
 Step arrive();
 Step await(std::vector<int> ranks, int phase, int lane = 0);
 
-// The same offset of the same space in each of these ranks.
+// Returns the operands at the same offset of the same space in each of these ranks.
 std::vector<Operand> everywhere(const std::vector<int>& ranks, Space space, std::size_t offset);
 std::vector<int> all_ranks(const Request& request);
-// How many ranks the smallest and the largest host have.
+// Rank counts of the smallest and the largest host.
 struct RanksOfHosts {
   int least = 0, most = 0;
 };
 RanksOfHosts ranks_of_hosts(const Request& request);
 
-// In which sums travel, where not in the request's type; nothing travels on one host.
+// Returns the type in which sums travel if it differs from the request's. On one host there is
+// none.
 std::optional<DType> wire_of_sums(const Request& request);
-// What the last addition of a sum does besides: a mean is scaled, and what others will have from a
-// message that rounds is rounded.
+// Sets the epilogue of a sum's last addition: a mean is scaled; a sum that travels rounded is
+// rounded.
 void finish_sum(Step& step, const Request& request);
 
-// Throws Error(kInvalid) where the request contradicts itself: no ranks, the mean of integers, the
-// mean of minima or products, squares of a mean.
+// Throws Error(kInvalid) if the request contradicts itself: no ranks, the mean of integers, minima
+// or products, squares of a mean, or a wire type or an update of anything but plain sums.
 void require_possible(const Request& request);
-// A plan for this request with `lanes` empty lanes a rank. Throws as require_possible does.
+// Returns a plan for this request with `lanes` empty lanes per rank. Throws as require_possible
+// does.
 Plan empty_plan(const Request& request, std::string algorithm, int lanes);
 
 }  // namespace lockstep::collectives

@@ -31,8 +31,9 @@ class SingleProcess : public Bootstrap {
   void finish() override {}
 };
 
-// What the processes of one in-memory job share. A round begins with its first value and ends when
-// all values are there; its result stays until the next round has begun, which needs everybody.
+// Holds the state that the processes of one in-memory job share. A round begins with its first
+// value and ends when all values have arrived. Its result stays until the next round ends, which
+// needs all processes.
 struct SharedExchange {
   explicit SharedExchange(std::vector<int> h) : host(std::move(h)), present(host.size(), false) {}
   std::vector<int> host;
@@ -57,7 +58,7 @@ class InMemory : public Bootstrap {
   int processes() const override { return int(exchange_->host.size()); }
   std::vector<int> hosts() const override { return exchange_->host; }
   void finish() override { all_gather({}, "the end"); }
-  // Of all: they are threads of one process.
+  // Stops the exchange of all views, since they are threads of one process.
   void abandon(const engine::Error& why) noexcept override {
     const std::scoped_lock lock(exchange_->mutex);
     if (!exchange_->broken) give_up(why);
@@ -102,7 +103,8 @@ class InMemory : public Bootstrap {
   }
 
  private:
-  // After a failure nobody knows any more which round is whose: every later call fails alike.
+  // Throws if the exchange is broken. After a failure it is unknown which round a value belongs to,
+  // so every later call throws the same error.
   void fail_if_broken() const {
     if (exchange_->broken) throw engine::Error(*exchange_->broken);
   }
@@ -114,7 +116,7 @@ class InMemory : public Bootstrap {
     give_up(why);
     throw engine::Error(why);
   }
-  std::shared_ptr<SharedExchange> exchange_;  // shared: the views may go in any order
+  std::shared_ptr<SharedExchange> exchange_;  // shared, since views end in any order
   int process_;
   std::chrono::milliseconds deadline_;
 };
@@ -135,7 +137,7 @@ std::unique_ptr<Bootstrap> single_process() {
 
 std::vector<std::unique_ptr<Bootstrap>> in_memory_bootstrap(std::vector<int> host,
                                                             std::chrono::milliseconds deadline) {
-  std::map<int, int> numbers;  // hosts count from 0 in order of first appearance
+  std::map<int, int> numbers;  // by first appearance, from 0
   for (int& h : host) h = numbers.emplace(h, int(numbers.size())).first->second;
   const auto exchange = std::make_shared<SharedExchange>(std::move(host));
   std::vector<std::unique_ptr<Bootstrap>> views;

@@ -11,7 +11,7 @@
 namespace lockstep::collectives {
 namespace {
 
-// First letter of what is told. An error follows as bytes (engine/base/error_bytes.h).
+// First character of a sent text. An error follows as bytes (engine/base/error_bytes.h).
 constexpr char kDone = '+', kFailed = '-';
 
 }  // namespace

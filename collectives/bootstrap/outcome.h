@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What came of one process's part of something that all processes of a job do at the same time,
-// such as to map memory or to price algorithms: a text, or an error, of which it tells the others
-// in place of the text. So all throw where one fails; who left without a word would be waited for.
-// One thread.
+// Outcome of one process's part of work that all processes do at the same time, such as mapping
+// memory or predicting the times of algorithms. It is a text, or an error that is sent to the
+// others in place of the text. If one process fails, all throw; nobody waits for a process that
+// left. One thread.
 #pragma once
 #include <exception>
 #include <functional>
@@ -15,13 +15,14 @@ namespace lockstep::collectives {
 
 class Outcome {
  public:
-  // Runs `work`. `what` stands before an error that is not lockstep's own. Throws what says that
-  // somebody died or did not come in time: who has waited in vain has waited long enough, and the
-  // others wait for that one too.
+  // Runs `work`. `what` precedes the text of an error that is not lockstep's own. Rethrows kTimeout
+  // and kPeerLost at once: this process has already waited for the missing one, and so do the
+  // others.
   Outcome(const std::string& what, const std::function<std::string()>& work);
-  const std::string& told() const { return told_; }  // for the exchange
-  // The texts of all, by process, from what each told. Throws this process's own error as it is,
-  // else the first of another one, with that one's code and "process N: " before it.
+  const std::string& told() const { return told_; }  // sent in the exchange
+  // Returns the texts of all processes, by process, from what each sent. Throws this process's own
+  // error unchanged, else the first error of another process, with its code and "process N: "
+  // before its text.
   std::vector<std::string> texts(std::vector<std::string> told) const;
 
  private:
@@ -29,7 +30,8 @@ class Outcome {
   std::exception_ptr failed_;
 };
 
-// One exchange: everybody's text, by process, or an error on all. Collective.
+// Runs `work` and one exchange. Returns the texts of all processes, by process. If one process
+// fails, all throw. Collective.
 std::vector<std::string> all_or_none(Bootstrap& bootstrap, const std::string& what,
                                      const std::function<std::string()>& work);
 

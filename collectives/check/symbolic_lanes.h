@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a symbolic run (verifier.cpp) knows of the lanes that it runs, and of what they send. Plain
-// values of one run; one thread.
+// State of a symbolic run (verifier.cpp): its lanes and their messages. These are plain values of
+// one run; only one thread uses them.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -14,41 +14,41 @@
 
 namespace lockstep::collectives {
 
-// A message under way.
+// Represents a message in flight.
 struct Message {
   std::size_t count = 0;
   std::optional<DType> wire = {};
   std::vector<std::pair<std::pair<std::size_t, std::size_t>, Value>> pieces;
-  VectorClock clock;  // what its sender knew, and its own reading
+  VectorClock clock;  // sender's clock plus the read of the source
 };
 
-// From one lane to another: the nth message posted is the nth that a receive is posted for,
-// whatever the order of the waits.
+// Connects a lane to another. The n-th message posted matches the n-th receive posted, whatever the
+// order of the waits.
 struct Wire {
   std::vector<Message*> sent = {};
-  std::size_t receives = 0;  // posted
+  std::size_t receives = 0;  // posted receives
 };
 
-// A post that its lane has not waited for yet.
+// Represents a post for which its lane has not waited yet.
 struct Post {
   int thread = 0;
-  VectorClock clock;           // of a receive: what its poster knew
-  Message* message = nullptr;  // of a send
-  std::size_t number = 0;      // on its wire
+  VectorClock clock;           // receive: the poster's clock
+  Message* message = nullptr;  // send only
+  std::size_t number = 0;      // index on its wire
 };
 
-// One lane of one rank of one stage.
+// Holds the execution state of one lane of one rank and stage.
 struct Runner {
   int stage = 0, rank = 0, lane = 0;
   int thread = 0;
   std::size_t at = 0;
   bool begun = false;
   VectorClock clock;
-  std::map<int, Post> posts;      // by step
-  std::vector<int> free_threads;  // of messages that are through
+  std::map<int, Post> posts;      // indexed by step
+  std::vector<int> free_threads;  // from completed messages
 };
 
-// Of all ranks, at a vendor's step.
+// Makes all ranks wait for each other at a vendor step.
 struct Meeting {
   std::set<Runner*> came;
   bool over = false;

@@ -70,7 +70,7 @@ Cell& SymbolicMemory::cell(const Stretch& stretch, std::pair<std::size_t, std::s
   Cells& cells = spaces_[{stretch.rank, stretch.space}];
   auto at = cells.upper_bound(begin);
   if (at == cells.begin() || std::prev(at)->second.end <= begin)
-    return cells.emplace(begin, Interval{end, {}}).first->second.cell;  // nobody was here
+    return cells.emplace(begin, Interval{end, {}}).first->second.cell;  // not accessed before
   --at;
   if (at->first < begin) {
     const Interval right = at->second;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The memory of all ranks as the verifier sees it: for each interval of bytes what it holds, who
-// wrote it, who has read it since. Intervals split where accesses begin or end, so cost depends on
-// the number of accesses and never on their lengths. One thread.
+// Memory of all ranks as the verifier sees it. Each interval of bytes records its value, its
+// writer, and its readers since the last write. Intervals split where accesses begin or end. So the
+// cost depends on the number of accesses, not on their lengths. Only one thread may use it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,26 +16,26 @@
 
 namespace lockstep::collectives {
 
-// What a number is made of.
+// Tells what a number is made of.
 struct Value {
-  std::vector<int> contributions;  // how often each rank's own number is in it
-  int updates = 0;                 // weights: how often the optimizer changed them
+  std::vector<int> contributions;  // occurrences of each rank's own number
+  int updates = 0;                 // updates of a weight by the optimizer
   double scale = 1;
   bool scaled = false;
-  // What joined the contributions; none: one rank's number, or a copy of it.
+  // Operation that joined the contributions. None: one rank's number, or a copy of it.
   std::optional<ReduceOp> op = {};
-  // Where the number was when the step began, in bytes behind where it is now: it may travel, but
-  // is added to numbers of the same place, and ends in its own.
+  // Position of the number when the step began, in bytes relative to its current position. A number
+  // may travel, but it is added only to numbers of the same position and must end in its own.
   std::ptrdiff_t moved = 0;
-  // A name of the number's bits: equal names, equal bits, if each rank's own number is the same in
-  // both. Copies keep it; a + b has that of b + a.
+  // Name of the number's bits. Equal names mean equal bits if each rank's own number is the same in
+  // both. Copies keep the name; a + b has that of b + a.
   std::uint64_t bits = 0;
-  bool narrow = false;                            // bfloat16 has the number
-  void join(std::vector<std::uint64_t> sources);  // the bits of their sum, as a balanced tree
-  void change(std::uint64_t what);                // the bits of something made of this number alone
+  bool narrow = false;                            // representable in bfloat16
+  void join(std::vector<std::uint64_t> sources);  // bits of their sum (balanced tree)
+  void change(std::uint64_t what);                // bits of a function of this number
   void round();                                   // to bfloat16
   bool operator==(const Value&) const = default;
-  bool whole() const;  // each rank's number, once
+  bool whole() const;  // contains each rank's number once
 };
 
 struct Cell {
@@ -52,27 +52,27 @@ struct Stretch {
   std::size_t begin = 0, bytes = 0;
 };
 Stretch stretch(const Operand& operand, std::size_t count, DType dtype);
-// The blocks that a range of an arena touches, in the norms of a rank.
+// Returns the blocks in the norms of a rank that a range of an arena touches.
 Stretch norms(int rank, Range range);
 
 class SymbolicMemory {
  public:
-  // The cuts of these stretches, all of one length, laid over each other: pieces [first, second),
-  // counted from the beginning of a stretch, inside of which no stretch has a border.
+  // Cuts stretches of equal length at all their borders. Returns the pieces as [first, second),
+  // relative to the beginning of a stretch. No stretch has a border inside of a piece.
   std::vector<std::pair<std::size_t, std::size_t>> pieces(
       const std::vector<Stretch>& stretches) const;
-  // The cell that is this piece of a stretch; it is split off or made where it is not there yet.
+  // Returns the cell of this piece of a stretch; splits or creates it if necessary.
   Cell& cell(const Stretch& stretch, std::pair<std::size_t, std::size_t> piece);
 
   struct Interval {
     std::size_t end = 0;
     Cell cell;
   };
-  using Cells = std::map<std::size_t, Interval>;  // by beginning, disjoint
+  using Cells = std::map<std::size_t, Interval>;  // keyed by beginning, disjoint
   const std::map<std::pair<int, Space>, Cells>& spaces() const { return spaces_; }
 
  private:
-  std::map<std::pair<int, Space>, Cells> spaces_;  // of {rank, space}
+  std::map<std::pair<int, Space>, Cells> spaces_;  // keyed by {rank, space}
 };
 
 }  // namespace lockstep::collectives

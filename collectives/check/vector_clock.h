@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Vector clocks (Lamport 1978; Fidge, Mattern 1988): what an event knows of the others. An event is
-// a stamp: the n-th of a thread. It happened before another event exactly when that one's clock
-// knows it. Sparse, since lanes of plans that never meet know nothing of each other. A value; cost
-// of `join` is the number of threads known.
+// Vector clocks (Lamport 1978; Fidge, Mattern 1988) that order events. A stamp identifies an event
+// as the n-th of a thread. It happened before another event if and only if the other event's clock
+// knows it. Clocks are sparse, since lanes that never synchronize know nothing of each other. They
+// are values; `join` costs time in proportion to the known threads.
 #pragma once
 #include <vector>
 
@@ -15,8 +15,8 @@ struct Stamp {
 
 class VectorClock {
  public:
-  int at(int thread) const;  // 0 where nothing is known of it
-  Stamp tick(int thread);    // the thread's next event, known from here on
+  int at(int thread) const;  // 0 if the thread is unknown
+  Stamp tick(int thread);    // adds the thread's next event
   void join(const VectorClock& other);
   bool knows(Stamp stamp) const { return stamp.thread < 0 || at(stamp.thread) >= stamp.time; }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// One symbolic run of all lanes of all ranks of all stages. Counters only grow and messages are
-// first in, first out, so every order of running gives the same values: one run is enough. Races
-// are found with vector clocks. A thread, there, is a lane, or a message under way (it reads its
-// source or writes its target at any time from its post to its wait), or a rank's computing thread,
-// which wrote the inputs and read the weights before the step, as only that rank's own lanes know.
-// Two accesses of one cell, of which one is a write, must be ordered.
+// Runs all lanes of all ranks of all stages symbolically. Counters only grow and messages are first
+// in, first out. So every order of execution gives the same values, and one run is enough. Vector
+// clocks find races. A thread of these clocks is a lane, a message in flight, or a rank's computing
+// thread. A message reads its source or writes its target at any time from its post to its wait.
+// The computing thread wrote the inputs and read the weights before the step, and only the rank's
+// own lanes know this. Two accesses of one cell must be ordered if one of them is a write.
 #include "collectives/check/verifier.h"
 
 #include <fmt/core.h>
@@ -81,7 +81,8 @@ class Verification {
       error_ = fmt::format("{}: {}", why, place_of(plan(r.stage), r.rank, r.lane, r.at));
   }
 
-  // What lies in memory when the step begins, all of it touched by the rank's computing thread.
+  // Defines the rank's memory at the beginning of the step; its computing thread accessed all of
+  // it.
   void fill(const Plan& p, int rank) {
     const std::size_t own = std::size_t(rank);
     const Stamp stamp{computing_[own], 1};
@@ -120,7 +121,7 @@ class Verification {
     cell = {true, std::move(value), by, {}};
   }
 
-  // Begins where the stages before it have ended on this rank.
+  // Begins a lane if the stages before it have ended on this rank. Returns whether it began.
   bool begin(Runner& r) {
     for (const int earlier : step_[std::size_t(r.stage)].after)
       for (const Runner* o : by_rank_[std::size_t(earlier)][std::size_t(r.rank)])
@@ -241,7 +242,8 @@ class Verification {
     if (s.epilogue == Epilogue::kSquares) write_norms(r, range, me);
   }
 
-  // The last of all ranks to come adds for all: as a reduction from all into all.
+  // Adds for all ranks when the last one comes, as a reduction from all into all. Returns whether
+  // the lane may continue.
   bool vendor(Runner& r) {
     Meeting& meeting = meetings_[{r.stage, r.lane, int(r.at)}];
     if (meeting.came.insert(&r).second) meeting.clock.join(r.clock);
@@ -269,7 +271,7 @@ class Verification {
       write(r, cell, std::move(all), me, r.clock);
     }
   }
-  // An update reads the norms of everything whose squares this step takes.
+  // Reads the norms of everything whose squares this step takes, as an update does.
   void read_norms(const Runner& r, Stamp me) {
     for (const Range range : squared_) {
       const Stretch blocks = norms(r.rank, range);
@@ -299,7 +301,8 @@ class Verification {
     sent.push_back(&message);
   }
 
-  // A send is through when its receive is posted, a receive when its message is there.
+  // Completes a post and returns true, if possible. A send completes when its receive is posted, a
+  // receive when its message is sent.
   bool wait(Runner& r, const Step& s) {
     const auto found = r.posts.find(s.post);
     Post& post = found->second;
@@ -347,8 +350,9 @@ class Verification {
                              plan(key[0]).name, key[1], key[2]);
   }
 
-  // When a plan has ended on a rank, its caller may use the rank's memory again: all accesses of
-  // the plan to it must be known to have happened. Scratch of a plan that alternates is its own.
+  // Checks the accesses at the end of plans. When a plan has ended on a rank, its caller may reuse
+  // the rank's memory. So the rank must know that all accesses of the plan to it have happened.
+  // Scratch of a plan that alternates is exempt, since no other plan uses it.
   void check_ends() {
     std::map<std::pair<int, int>, VectorClock> ends;
     for (const Runner& r : runners_) ends[{r.stage, r.rank}].join(r.clock);
@@ -381,7 +385,7 @@ class Verification {
     }
   }
 
-  // By what a sum that this plan or another of its space makes there is to be scaled.
+  // Returns the expected scale of a sum that this plan, or another of its space, makes there.
   double promised_scale(const Plan& p, std::size_t byte) const {
     const bool mean = std::any_of(step_.begin(), step_.end(), [&](const Stage& stage) {
       const Plan& o = stage.plan;
@@ -391,7 +395,7 @@ class Verification {
     return mean ? 1.0 / double(ranks_) : 1;
   }
 
-  // Is this what the goal wants there?
+  // Returns whether the cell has the result that the goal requires.
   bool good(Goal goal, const Cell& cell, const Value& first, double scale) const {
     const Value& value = cell.value;
     if (value.moved != 0) return false;
@@ -437,7 +441,7 @@ class Verification {
   const StepPlan& step_;
   Space result_;
   int ranks_;
-  std::vector<int> stage_of_thread_;  // -1: computing
+  std::vector<int> stage_of_thread_;  // -1: computing thread
   std::vector<int> computing_;        // by rank
   std::vector<Range> squared_;        // subjects whose squares are taken
   std::deque<Runner> runners_;

@@ -18,7 +18,7 @@ class Form {
   Form(const Plan& plan, int rank, int lane)
       : plan_(plan), rank_(rank), lane_(plan.lanes[std::size_t(rank)][std::size_t(lane)]) {}
 
-  // What is wrong with a step; empty when nothing is.
+  // Returns what is wrong with a step, or an empty string.
   std::string operator()(std::size_t index) {
     const Step& step = lane_[index];
     for (const auto* operands : {&step.from, &step.to})
@@ -55,7 +55,7 @@ class Form {
   bool exists(int rank) const { return rank >= 0 && rank < plan_.ranks(); }
   int host(int rank) const { return plan_.host[std::size_t(rank)]; }
 
-  // Do some of these stretches overlap without being the same?
+  // Returns whether some of the step's operands overlap without being equal.
   bool overlap_in_part(const Step& step) const {
     std::vector<Operand> all = step.from;
     all.insert(all.end(), step.to.begin(), step.to.end());
@@ -117,10 +117,10 @@ class Form {
   const Plan& plan_;
   int rank_;
   const Lane& lane_;
-  std::vector<bool> open_;  // posts that nobody has waited for yet
+  std::vector<bool> open_;  // posts without a wait so far
 };
 
-// Bytes of scratch that a plan touches on any rank, in any execution.
+// Holds the range of scratch bytes that a plan accesses on any rank, in any execution.
 struct Touched {
   std::size_t begin = std::size_t(-1), end = 0;
   bool overlaps(const Touched& other) const { return begin < other.end && other.begin < end; }
@@ -141,8 +141,8 @@ Touched scratch(const Plan& plan) {
   return touched;
 }
 
-// Scratch that others read when a plan has ended is that plan's alone, and in every second
-// execution another.
+// Returns an error if other plans use scratch that alternates, or if it overlaps in two consecutive
+// executions. Other ranks may read such scratch when its plan has ended.
 std::string alternation(const StepPlan& step) {
   for (const Stage& stage : step) {
     const Plan& plan = stage.plan;

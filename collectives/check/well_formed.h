@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The form of plans, before their meaning: whether every number in a step names something that is
-// there. What has this form the verifier and the executor can follow without looking out of bounds.
-// Pure; cost: the number of steps.
+// Checks the form of plans, before their meaning: every number in a step must name something that
+// exists. The verifier and the executor can follow a well-formed plan without bounds checks. The
+// functions are pure and cost O(steps).
 #pragma once
 #include <string>
 
@@ -9,10 +9,10 @@
 
 namespace lockstep::collectives {
 
-// Empty when well formed; else what is wrong, with plan, rank, lane and step.
+// Returns an empty string if well formed; else the error with its plan, rank, lane and step.
 std::string malformed(const StepPlan& step);
 
-// "plan bucket 0: sum, rank 1 lane 0 step 3 (reduce)": where something is wrong.
+// Returns the location of an error: "plan bucket 0: sum, rank 1 lane 0 step 3 (reduce)".
 std::string place_of(const Plan& plan, int rank, int lane, std::size_t step);
 
 }  // namespace lockstep::collectives

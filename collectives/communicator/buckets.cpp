@@ -10,7 +10,7 @@ namespace lockstep::collectives {
 
 using engine::require;
 
-// All gradients lie one behind the other; a bucket is a range of that, and a plan.
+// Places all gradients one behind the other. A bucket is a range of them and has a plan.
 template <class T>
 Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradients,
                     const BucketOptions& options)
@@ -28,7 +28,7 @@ Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradien
         "maxima");
   compare(options.bytes);
   const std::size_t most = std::max<std::size_t>(1, options.bytes / sizeof(T));
-  std::size_t end = 0, begin = 0;  // elements: of all so far, of the bucket's first
+  std::size_t end = 0, begin = 0;  // elements so far; before the current bucket
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     if (buckets_.empty() || end - begin + gradients_[i].count > most) {
       buckets_.push_back({i, i, 0});
@@ -58,15 +58,17 @@ Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradien
   link_ = &communicator.link(std::move(plan), end * sizeof(T), scratch * sizeof(T), "buckets");
 }
 
-// What the plans do not show: how many elements each gradient has, and where buckets may end. Rank
-// 0 tells all what it has; then each tells all where it first differs, so that all throw the same.
+// Compares what the plans do not show: the elements of each gradient and the bytes of a bucket.
+// Rank 0 sends its numbers to all ranks. Then each rank sends its first difference, so that all
+// throw the same error.
 template <class T>
 void Buckets<T>::compare(std::size_t bytes) {
   std::vector<double> mine{double(bytes)};
   for (const Gradient<T>& gradient : gradients_) mine.push_back(double(gradient.count));
   std::vector<double> first = mine;
   communicator_.through_area(std::span(first), Reduce::kSum, communicator_.rank() != 0);
-  // Of each rank: 0, or the number of what differs, from 1 on, and what the rank has there.
+  // Two numbers per rank: the position of its first difference (from 1; 0: none), and its value
+  // there.
   std::vector<double> differences(2 * std::size_t(communicator_.size()));
   const auto [here, there] = std::ranges::mismatch(mine, first);
   if (here != mine.end()) {
@@ -88,7 +90,7 @@ void Buckets<T>::compare(std::size_t bytes) {
 
 template <class T>
 Buckets<T>::~Buckets() {
-  // A round has begun: others wait for this rank's part, or will.
+  // If a round has begun, the other ranks wait for this rank's part, or will.
   if (std::find(ready_.begin(), ready_.end(), true) != ready_.end())
     communicator_.leave("left with buckets in flight");
   communicator_.unlink(*link_);
@@ -130,7 +132,7 @@ void Buckets<T>::wait() {
       T* const data = reinterpret_cast<T*>(link_->data());
       const std::size_t last = bucket.end - 1, end = offset_[last] + gradients_[last].count;
       const std::span<T> values(data + offset_[bucket.begin], data + end);
-      // It goes through the communicator's areas, as all others do.
+      // Reproducible sums use the communicator's areas, as all others do.
       communicator_.agree(
           {RankCall::Kind::kBucket, engine::dtype_of<T>(), int(b), values.size(), number_});
       communicator_.reduce_reproducibly(values, operation_);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The area: a table in which ranks compare their calls, then one piece of memory on which sums of
-// several lengths are planned (1, 4, 16, 64, 256 blocks, each as float32 and float64, as sum and as
-// mean). Lengths between are filled up with zeros. Other types and operations have areas of their
-// own, made when they are first asked for: few programs need them, and plans take room and time.
+// The first area holds a table in which ranks compare their calls, then one piece of memory. Its
+// plans sum several lengths: 1, 4, 16, 64 and 256 blocks, as float32 and float64, as sum and as
+// mean. Shorter values are padded with zeros. Other types and operations have their own areas, made
+// at first use: few programs need them, and plans take memory and time.
 #include "collectives/communicator/communicator.h"
 
 #include <algorithm>
@@ -27,14 +27,15 @@ namespace {
 
 constexpr std::array<std::size_t, 5> kBlocks{1, 4, 16, 64, 256};
 constexpr std::size_t kLongestPiece = kBlocks.back() * engine::kBlock;  // elements
-constexpr int kCompare = 0;  // the plan in which calls are compared
+constexpr int kCompare = 0;  // the plan that compares calls
 
-// What the first area has plans for, in their order behind that for comparing.
+// Types and operations that the first area has plans for, in their order behind kCompare.
 constexpr std::array kFirst{
     std::pair(DType::kFloat32, Reduce::kSum), std::pair(DType::kFloat32, Reduce::kMean),
     std::pair(DType::kFloat64, Reduce::kSum), std::pair(DType::kFloat64, Reduce::kMean)};
 
-// Zeros, and what is no number, have several forms each, of which an order takes one.
+// Returns the canonical form of `x`. Zeros and NaNs have several forms each, and the order of a
+// reduction decides between them.
 template <class T>
 T one_of_many(T x) {
   if (x == 0) return T{};
@@ -54,7 +55,7 @@ Communicator::Communicator(Bootstrap& bootstrap, std::unique_ptr<engine::Ops> op
   const std::size_t begin = whole_pages(table * sizeof(double));
   StepPlan plan;
   std::size_t scratch = 0;
-  // Ranks that differ in the option have different plans, by their names.
+  // Ranks that differ in the option have different plans, since the names differ.
   Request compare = request(reproducible_ ? "comparing calls, reproducible" : "comparing calls",
                             DType::kFloat64, Reduce::kSum);
   compare.subject = {0, table};
@@ -82,7 +83,7 @@ Request Communicator::request(std::string name, DType dtype, Reduce operation) c
   return made;
 }
 
-// Scratch is each plan's own, since what one leaves may still be read.
+// Gives each plan its own scratch memory, since what one leaves there may still be read.
 void Communicator::add(StepPlan& plan, std::size_t& scratch, Request request) const {
   const std::size_t width = engine::size_of(request.dtype);
   request.scratch = scratch / width;
@@ -119,7 +120,7 @@ Communicator::Area Communicator::area(DType dtype, Reduce operation) {
 
 RankLink& Communicator::link(StepPlan plan, std::size_t bytes, std::size_t scratch,
                              const std::string& what) {
-  // Before others are waited for who do not come any more.
+  // Checks first, so that this rank does not wait for ranks that will not come.
   if (area_ != nullptr) guarded([&] { area_->check(); });
   links_.push_back(std::make_unique<RankLink>(job_, *ops_, std::move(plan), bytes, scratch, what));
   return *links_.back();
@@ -129,7 +130,7 @@ void Communicator::unlink(const RankLink& link) noexcept {
   std::erase_if(links_, [&](const auto& one) { return one.get() == &link; });
 }
 
-// Also where a neighbor tells of a death before the job's own watch does.
+// Stops the job and tells the peers, even if a neighbor reports a death before the job's own watch.
 void Communicator::abort(const engine::Error& why) noexcept {
   job_.stop(why);
   for (const auto& link : links_) link->executor().tell_peers();
@@ -156,7 +157,8 @@ void Communicator::run(RankLink& link, int plan, std::string_view purpose) {
   });
 }
 
-// A row for each rank; everybody fills in its own, and the sum shows all of them to all.
+// Compares calls in a table with one row per rank. Each rank fills in its own row, and the sum
+// shows all rows to all ranks.
 void Communicator::agree(const RankCall& mine, Deadline deadline) {
   require(!deadline || deadline->count() > 0, "the deadline of a call must be positive");
   end_.reset();
@@ -180,12 +182,13 @@ void Communicator::agree(const RankCall& mine, Deadline deadline) {
                       RankCall::describe(table), other, RankCall::describe(table + other * n)));
 }
 
-// Who throws may leave, with buckets in flight, and so end the waits of all. So one more comparison
-// comes first: when it is through here, all ranks have begun it, and each knows `what` by itself.
+// Compares once more before it throws: a rank that throws may leave, with buckets in flight, and so
+// end the waits of all. Once this comparison completes here, all ranks have begun it, so each has
+// found `what` by itself.
 void Communicator::fail_together(const std::string& what) {
   try {
     run(*area_, kCompare, "an error of all ranks");
-  } catch (const engine::Error&) {  // others have left already, or died: `what` is still the cause
+  } catch (const engine::Error&) {  // others left or died; `what` is the cause
   }
   engine::fail(Code::kInvalid, "{}", what);
 }
@@ -201,7 +204,8 @@ void Communicator::run_piece(const Area& at, std::size_t count) {
   run(*at.link, at.plan + int(length), purpose_);
 }
 
-// `silent`: this rank adds nothing (-0, since -0 + x is x for every x, -0 and +0 too).
+// Reduces through the area. A `silent` rank contributes -0, since -0 + x is x for every x, -0 and
+// +0 too.
 template <class T>
 void Communicator::through_area(std::span<T> values, Reduce operation, bool silent) {
   if (values.empty()) return;
@@ -222,15 +226,15 @@ void Communicator::through_area(std::span<T> values, Reduce operation, bool sile
 
 template void Communicator::through_area(std::span<double>, Reduce, bool);
 
-// What is infinite or no number goes a way of its own, in the elements' type: sums of zeros,
-// infinities and NaN depend on the order in nothing but the bits of a NaN. Few calls have any.
+// Sums infinities and NaNs separately, in the elements' type. In sums of zeros, infinities and NaNs
+// only the bits of a NaN depend on the order. Few calls have any.
 template <class T>
 void Communicator::sum_in_fixed_point(std::span<T> values, Reduce operation) {
   constexpr DType kType = engine::dtype_of<T>();
   constexpr std::size_t kLimbs = engine::fixed_limbs(kType), kMost = kLongestPiece / kLimbs;
   const auto finite = [](T x) { return x - x == 0; };
   if (values.empty()) return;
-  std::vector<std::int32_t> extents;  // two numbers of each block
+  std::vector<std::int32_t> extents;  // two numbers per block
   for (std::size_t begin = 0; begin < values.size(); begin += engine::kBlock) {
     const std::size_t count = std::min(engine::kBlock, values.size() - begin);
     const auto mine =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which algorithm the communicator takes for which sizes.
+// Chooses the communicator's algorithm for each message size.
 #include <iterator>
 
 #include "collectives/communicator/communicator.h"
@@ -13,16 +13,16 @@ namespace lockstep::collectives {
 
 namespace {
 
-// Of a process's rank, as `lockstep plan` names it: costs are kept by that name.
+// Device of a process's rank, as `lockstep plan` names it. Costs are stored by that name.
 constexpr const char* kDevice = "cpu:0";
-// Bytes that the planner prices; between them, and beyond, it draws lines.
+// Bytes for which the planner predicts times. It interpolates and extrapolates linearly.
 constexpr std::array<std::size_t, 10> kPriced{1 << 8,  1 << 10, 1 << 12, 1 << 14, 1 << 16,
                                               1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26};
 
 }  // namespace
 
-// What the planner is asked before anything is summed. On one host only those that promise what the
-// header does; the others move more memory there.
+// Asks the planner before anything is summed. On one host it admits only the algorithms that round
+// as the header promises; the others move more memory there.
 void Communicator::choose(const CommunicatorOptions& options) {
   rules_ = parse_size_rules(options.algorithm);
   for (const SizeRule& rule : rules_) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Costs are found one after the other, each by a probe that depends on it and on those found
-// before: the simulator is asked what the probe takes for a cost, and the cost for which it says
-// what was measured is searched by halving. So no formula of the simulator stands here a second
-// time.
+// Finds costs one after the other, each by a probe that depends only on it and on costs found
+// before. The simulator predicts the probe's time for a cost. Bisection finds the cost for which
+// the prediction equals the measurement. So no formula of the simulator is duplicated here.
 #include "collectives/cost/calibration.h"
 
 #include <algorithm>
@@ -21,27 +20,27 @@ namespace {
 
 using Kind = Probe::Kind;
 
-// Of bytes between hosts: beside what so many take nobody sees who was asleep.
+// Bytes between hosts from which on their time hides whether a rank was asleep.
 constexpr double kManyBytes = 128 << 10;
-constexpr int kHalvings = 36;  // of a search: a second to less than a tenth of a nanosecond
-constexpr int kRoots = 24;     // of one by factors: to a millionth
-// Of a time, the part that bytes must have for their pace to be looked for.
+constexpr int kHalvings = 36;  // bisections: 1 s to below 0.1 ns
+constexpr int kRoots = 24;     // geometric bisections: to a millionth
+// Part of a time that bytes must take before their bandwidth is searched.
 constexpr double kVisible = 0.15;
-// Where the fastest fetching takes this part of a measured time, or more, the rest is noise and not
-// the pace of fetching.
+// If the fastest fetching takes this part of a measured time, or more, the rest is noise and does
+// not tell the bandwidth of fetching.
 constexpr double kBarelyLess = 0.99;
-// What costs are looked for between. Where a probe says less or more than any cost can explain, the
-// nearest is taken.
+// Limits of the search for costs. If no cost can explain the time of a probe, the nearest limit is
+// used.
 constexpr double kSlowest = 1e5, kFastest = 1e13;  // bytes/s
 constexpr double kLongestCost = 1;                 // s
-// Costs of the wire depend on each other: they are searched in turn, so often.
+// Costs of the wire depend on each other, so they are searched alternately, so many times.
 constexpr int kTimes = 4;
-// Of the time that bytes take at the wire's pace, beside their way: in less they went at once.
+// Bytes went at once if they took less than this part of their time by bandwidth, without latency.
 constexpr double kAtOnce = 0.5;
-// Of a time over the wire, what the processors may have of it.
+// Largest part of a time over the wire that the processors may take.
 constexpr double kProcessorPart = 0.9;
 
-// Where `seconds(x)`, which does not fall as x grows, reaches `wanted`.
+// Returns the x at which `seconds(x)`, which does not fall as x grows, reaches `wanted`.
 double search(double least, double most, double wanted,
               const std::function<double(double)>& seconds) {
   for (int i = 0; i < kHalvings; ++i) {
@@ -51,7 +50,8 @@ double search(double least, double most, double wanted,
   return (least + most) / 2;
 }
 
-// The same for a bandwidth, with which `seconds` falls; by factors, since it may be anything.
+// Does the same for a bandwidth, with which `seconds` falls. It searches by factors, since a
+// bandwidth may have any magnitude.
 double search_bandwidth(double most, double wanted, const std::function<double(double)>& seconds) {
   double least = std::min(kSlowest, most);
   for (int i = 0; i < kRoots; ++i) {
@@ -68,7 +68,7 @@ const Sample* find(const std::vector<Sample>& samples, Kind kind, double size) {
   return nullptr;
 }
 
-// The smallest and the largest of a kind.
+// Returns the samples of a kind with the smallest and with the largest size.
 std::pair<const Sample*, const Sample*> ends(const std::vector<Sample>& samples, Kind kind) {
   const Sample *low = nullptr, *high = nullptr;
   for (const Sample& sample : samples) {
@@ -79,7 +79,7 @@ std::pair<const Sample*, const Sample*> ends(const std::vector<Sample>& samples,
   return {low, high};
 }
 
-// A host by itself, as the simulator sees it.
+// Finds the costs of a host, which it simulates alone.
 class OneHost {
  public:
   OneHost(const Topology& topology, int host, const std::vector<Sample>& samples, int processors)
@@ -106,14 +106,14 @@ class OneHost {
   double simulated(const Probe& probe) const {
     return simulate(probe_plan(probe, alone_.host_of_rank()), alone_).seconds;
   }
-  // How much longer the second takes for each unit of `size`, after the first. Where other work on
-  // the machine hides that, what the best of its times leaves for one at most: nothing is free.
+  // Returns the time by which `second` exceeds `first`, for each of `more` units. If other load
+  // hides that, it returns an upper bound from the best time of `second`: nothing is free.
   double each(const Sample* first, const Sample* second, double more) const {
     if (first == nullptr || second == nullptr || more <= 0) return 0;
     const double longer = measured(*second) - measured(*first);
     return longer > 0 ? longer / more : best(*second) / second->probe.size;
   }
-  // Of all repetitions, of all ranks.
+  // Returns the shortest time of all repetitions and ranks.
   double best(const Sample& sample) const {
     double least = std::numeric_limits<double>::infinity();
     for (const auto& of_ranks : sample.seconds)
@@ -121,7 +121,8 @@ class OneHost {
     return least;
   }
 
-  // Of one round and many, the slope is a round, and what one takes beside it is the call.
+  // Finds the costs of signals. The slope from one round to many is a round. The rest of one is the
+  // call.
   void signals() {
     const auto [one, many] = ends(samples_, Kind::kRounds);
     if (one == nullptr || one == many) return;
@@ -129,7 +130,7 @@ class OneHost {
     const Sample* arrivals = ends(samples_, Kind::kArrivals).first;
     costs().step =
         arrivals == nullptr ? 0 : std::min(each(one, arrivals, arrivals->probe.size), round);
-    costs().block = 0;  // a part of the passes, which are of many blocks
+    costs().block = 0;  // part of the passes, which have many blocks
     costs().signal = round - costs().step;
     costs().reduction = costs().call = 0;
     const Sample* reductions = ends(samples_, Kind::kReductions).first;
@@ -142,7 +143,7 @@ class OneHost {
     costs().call = std::max(0.0, measured(*one) - round);
   }
 
-  // Sizes whose bytes cannot be seen beside the waits for each other are priced as the next larger.
+  // Finds the passes. If waits hide the bytes of a size, it gets the costs of the next larger one.
   void passes() {
     std::vector<MemoryPass> found;
     const Sample* largest = nullptr;
@@ -164,7 +165,7 @@ class OneHost {
     costs().passes = found;
   }
 
-  // The same work with both kinds of stores: it is the difference alone that counts.
+  // Compares the same work with both kinds of stores: only the difference counts.
   void stores() {
     std::vector<StoreTimes> times;
     for (const Sample& kept : samples_) {
@@ -179,8 +180,8 @@ class OneHost {
 
   double bytes(const Sample& pass) const { return pass.probe.size * double(ranks_.size()); }
 
-  // Where the waits could be all of what every pass took: the largest was at least as fast as if
-  // it had waited for nobody.
+  // Returns bandwidths if the waits may be all of the time of every pass: the largest pass was at
+  // least as fast as without waits.
   MemoryPass least_pace(const Sample& together) {
     const HostCosts known = costs();
     costs().signal = costs().step = costs().reduction = costs().call = 0;
@@ -189,15 +190,15 @@ class OneHost {
     return found;
   }
 
-  // Whether bytes are a good part of what it took.
+  // Returns whether bytes take a good part of the time.
   bool visible(const Sample& sample) {
     costs().passes = {{sample.probe.size, kFastest, kFastest * double(ranks_.size())}};
     return measured(sample) * (1 - kVisible) > simulated(sample.probe);
   }
 
-  // A rank alone tells what a core can do, all together what the host can: less than its cores
-  // could where they wait for the same memory. Where all together were faster than one alone
-  // allows, that was the worse measurement.
+  // Finds the bandwidths of one size. A rank alone tells what a core can do, all together what the
+  // host can do. That is less than the sum of its cores if they wait for the same memory. If all
+  // together were faster than one alone allows, the latter was the worse measurement.
   MemoryPass pass(const Sample& together, const Sample& alone) {
     const double ranks = double(ranks_.size());
     MemoryPass found{bytes(together), 0, 0};
@@ -222,13 +223,13 @@ class OneHost {
       costs().passes = {{found.bytes, found.core, found.host, fetch}};
       return simulated(fetched->probe);
     };
-    // Where the host's memory takes all the time, or waits do, no pace of fetching can be seen.
+    // If the host's memory or waits take all the time, the bandwidth of fetching is hidden.
     if (!visible(*fetched) || measured(*fetched) * kBarelyLess <= with(kFastest)) return found;
     found.fetch = search_bandwidth(kFastest, measured(*fetched), with);
     return found;
   }
 
-  // Where no pace was seen it is that of the next size above, else of the next below.
+  // Fills in unknown bandwidths from the next larger size, else from the next smaller one.
   static void fill_in(std::vector<MemoryPass>& passes) {
     const auto take = [](MemoryPass& to, const MemoryPass& from) {
       if (to.core == 0) to.core = from.core, to.host = from.host;
@@ -243,7 +244,8 @@ class OneHost {
   Topology alone_;
 };
 
-// What is sent between two hosts is what is sent between all: each sends to the next.
+// Finds the costs of the wire with two hosts: each host sends to the next, so all pairs have equal
+// traffic.
 class TwoHosts {
  public:
   TwoHosts(const Topology& topology, const std::vector<Sample>& samples)
@@ -284,7 +286,7 @@ class TwoHosts {
   double simulated(const Probe& probe) const {
     return simulate(probe_plan(probe, two_.host_of_rank()), two_).seconds;
   }
-  // Leaves the cost with which `seconds` is as wanted.
+  // Sets the cost with which `seconds` is as wanted.
   void search_for(double WireCosts::*cost, const std::function<double()>& seconds, double wanted) {
     two_.wire.*cost = search(0, kLongestCost, wanted, [&](double value) {
       two_.wire.*cost = value;
@@ -292,8 +294,8 @@ class TwoHosts {
     });
   }
 
-  // Many at once differ from few by what each costs, but for what is hidden by the way of the
-  // first; one behind the other by the way too.
+  // Finds the costs of messages. Many at once differ from few by the cost of each, except for what
+  // the latency of the first hides. Messages in a row differ by the latency, too.
   void messages() {
     const auto [few, many] = ends(samples_, Kind::kAtOnce);
     const auto [one, row] = ends(samples_, Kind::kMessages);
@@ -330,8 +332,8 @@ class TwoHosts {
     return next;
   }
 
-  // Where the fewest bytes go at the wire's pace, more do not go faster: whoever saw some that did
-  // came after a pause, which others do not.
+  // Returns whether the fewest bytes went at once. If they took as long as the bandwidth says, more
+  // bytes do not go faster: a faster sample came after a pause, which others do not have.
   bool at_once(const Sample& small) {
     const double paced = simulated(small.probe);
     const double bandwidth = std::exchange(two_.wire.bandwidth, kFastest);
@@ -340,7 +342,7 @@ class TwoHosts {
     return measured(small) - way < kAtOnce * (paced - way);
   }
 
-  // The more goes at once, the less time it takes.
+  // Finds the burst: the more bytes go at once, the less time they take.
   void burst(const Sample& middle) {
     const double most = middle.probe.size;
     two_.wire.burst = most - search(0, most, measured(middle), [&](double rest) {
@@ -349,7 +351,8 @@ class TwoHosts {
                       });
   }
 
-  // No more than leaves the wire a part in many bytes: it has a pace of its own.
+  // Finds the processor time of bytes. It leaves the wire a part of the time of many bytes, since
+  // the wire has a bandwidth of its own.
   void processor(const Sample& small, const Sample& large) {
     const double bandwidth = std::exchange(two_.wire.bandwidth, kFastest);
     search_for(

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From times to costs: what the probes of probes.h took on a machine, put into its topology as the
-// costs with which the simulator says that they take just that. A pure function of the times. Any
-// thread; some milliseconds.
+// Calibration: turns the times of probes (probes.h) into the costs with which the simulator
+// predicts these times. It is a pure function of the times. Thread-safe; takes some milliseconds.
 #pragma once
 #include <vector>
 
@@ -10,36 +9,36 @@
 
 namespace lockstep::collectives {
 
-// What a probe took.
+// Holds the times of a probe.
 struct Sample {
   Probe probe;
   std::vector<std::vector<double>> seconds;  // [repetition][rank]
 };
 
-// Puts `more` to the samples: of a probe that is there already its repetitions, behind those.
+// Adds `more` to the samples. Repetitions of a known probe are appended to its sample.
 void add_samples(std::vector<Sample>& samples, std::vector<Sample> more);
 
-// Cuts the repetitions into so many parts by time (fewer where there are not so many) and returns
-// the median of each. A repetition took as long as the slowest of `ranks`.
+// Cuts the repetitions into `parts` parts by time (fewer if there are fewer repetitions) and
+// returns the median of each part. A repetition takes as long as the slowest of `ranks`.
 inline constexpr int kParts = 3;
 std::vector<double> part_medians(const Sample& sample, const std::vector<int>& ranks,
                                  int parts = kParts);
 
-// Returns the one number that stands for all repetitions. It is a median, since predictions are of
-// the usual call and not of the luckiest. Within a host, and for many bytes between hosts, it is
-// the least of the part medians: other work comes in bursts, and one that hits a part does not hit
-// all. For few bytes between hosts it is the median of all, since there ranks may be asleep or not
-// when a message comes, and the part in which nobody slept is not the usual one. For all-reduces
-// (kSum), which are compared with each other, it is the middle one of the part medians.
+// Returns the time that represents all repetitions. It is a median, since predictions are for a
+// usual call and not for the fastest. Within a host, and for many bytes between hosts, it is the
+// least of the part medians: other load comes in bursts, which do not hit all parts. For few bytes
+// between hosts it is the median of all repetitions. There a rank may be asleep when a message
+// comes, and a part in which no rank slept is not usual. For all-reduces (kSum), which are compared
+// with each other, it is the median of the part medians.
 double usual_seconds(const Sample& sample, const std::vector<int>& ranks);
 
-// Whether sums in place of `ranks`, those of a host, are clearly faster where they ask ahead for
-// lines to be read: what is measured after that is measured so.
+// Returns whether in-place sums of `ranks`, which share a host, are clearly faster if they prefetch
+// lines for reading. Later measurements use this setting.
 bool better_read_ahead(const std::vector<Sample>& samples, const std::vector<int>& ranks);
 
-// `topology` with measured costs: of each host by its own ranks, of the wire by all hosts.
-// `processors`: of each host, that its ranks may use together. Samples may be missing: what they
-// would tell stays as it was. All costs are finite; bandwidths are positive.
+// Returns `topology` with measured costs: of each host by its own ranks, of the wire by all hosts.
+// `processors`: for each host, those that its ranks share. If samples are missing, their costs do
+// not change. All costs are finite; bandwidths are positive.
 Topology calibrated(Topology topology, const std::vector<Sample>& samples,
                     const std::vector<int>& processors);
 

@@ -24,7 +24,8 @@ using engine::Code;
 using engine::require;
 using nlohmann::json;
 
-// Containers of one home may have the same process ids, and even names.
+// Returns a unique suffix. Containers with one home may have the same process ids, and even host
+// names.
 std::string partial_suffix() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Measured costs in a file, so that the next job on the same machines need not measure. A file for
-// each fingerprint, `costs-<hash>.json` in one folder; written under another name and renamed, so
-// that it is whole or absent; with a checksum, so that a damaged one is noticed. Any thread, any
-// process: of several that write, one wins.
+// Files of measured costs, so that the next job on the same machines need not measure. Each
+// fingerprint has a file `costs-<hash>.json` in one folder. A file is written under another name
+// and renamed, so it is whole or absent. A checksum detects damage. Threads and processes may write
+// at the same time; one of them wins.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -12,22 +12,21 @@
 
 namespace lockstep::collectives {
 
-// $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep; empty where neither variable says an absolute
-// path.
+// Returns $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep, or an empty path if neither variable is
+// an absolute path.
 std::filesystem::path cache_folder();
 
-// All that costs depend on: names of hosts, processors, ranks of each process, with their
-// devices and NUMA nodes, and
-// `other`: transport, ... A text.
+// Returns a text of everything that costs depend on: names of hosts, processors, ranks of each
+// process with their devices and NUMA nodes, and `other` (the transport, for example).
 std::string fingerprint(const Topology& topology, const std::string& other);
 
 class CostCache {
  public:
   explicit CostCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  // The file's text, to be handed to `costs_from`; none where no file can be read.
+  // Returns the file's text for `costs_from`, or nothing if the file cannot be read.
   std::optional<std::string> read(const std::string& fingerprint) const;
-  // Throws Error(kIo) where that cannot be.
+  // Throws Error(kIo) if the file cannot be written.
   void write(const std::string& fingerprint, const Topology& topology) const;
   std::filesystem::path file(const std::string& fingerprint) const;
 
@@ -35,8 +34,8 @@ class CostCache {
   std::filesystem::path folder_;
 };
 
-// `topology` with the costs that a file's text holds. Throws Error(kInvalid) where the text is
-// damaged, of another fingerprint, or of other hosts.
+// Returns `topology` with the costs in a file's text. Throws Error(kInvalid) if the text is
+// damaged, of another fingerprint, or of other ranks.
 Topology costs_from(const std::string& text, const std::string& fingerprint, Topology topology);
 
 }  // namespace lockstep::collectives

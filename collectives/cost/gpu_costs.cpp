@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Where the figures are from:
-// - NVLink, of a link and a direction: NVIDIA's pages of V100 (6 links, 300 GB/s in both directions
+// Sources of the figures:
+// - NVLink, per link and direction: NVIDIA's pages of V100 (6 links, 300 GB/s in both directions
 //   together), A100 (12, 600 GB/s), H100 (18, 900 GB/s) and B200 (18, 1.8 TB/s).
-// - PCI Express: of 4.0 x16, which carries 31.5 GB/s, three quarters; between the processors of a
-//   host what NCCL 2.28 assumes (src/graph/topo.h, SKL_QPI_BW). All GPUs that can be used have 4.0.
-// - A kernel that the host starts and waits for: what NVIDIA's "Getting Started with CUDA Graphs"
-//   (2019) measures beside the kernel's own time on a V100.
+// - PCI Express: three quarters of the 31.5 GB/s of 4.0 x16; between the processors of a host, what
+//   NCCL 2.28 assumes (src/graph/topo.h, SKL_QPI_BW). All supported GPUs have 4.0.
+// - A kernel that the host starts and waits for: the overhead besides the kernel's own time that
+//   NVIDIA's "Getting Started with CUDA Graphs" (2019) measures on a V100.
 #include "collectives/cost/gpu_costs.h"
 
 #include <algorithm>
@@ -20,13 +20,13 @@ using engine::GpuTopology;
 
 constexpr double kPcie = 24e9, kBetweenProcessors = 10e9;
 constexpr double kKernel = 7e-6;
-constexpr double kLeastMemory = 1e12;  // where a GPU does not say
+constexpr double kLeastMemory = 1e12;  // if a GPU reports none
 
 std::size_t index_of(const std::vector<std::string>& names, const std::string& name) {
   return std::size_t(std::ranges::find(names, name) - names.begin());
 }
 
-// Between two GPUs, which may be given in any order; null: not known.
+// Returns the pair of two GPUs, which may be given in any order; null if unknown.
 const GpuTopology::Pair* pair_of(const GpuTopology& gpus, const std::string& a,
                                  const std::string& b) {
   const auto place = [&](const std::string& name) {
@@ -40,7 +40,8 @@ const GpuTopology::Pair* pair_of(const GpuTopology& gpus, const std::string& a,
   return pair == gpus.pairs.end() ? nullptr : &*pair;
 }
 
-// Between two GPUs in each direction; of a switch, and of PCI Express, also to all others together.
+// Returns the bandwidth between two GPUs in each direction. For a switch and PCI Express, it is
+// also that to all others together.
 double bandwidth(const GpuTopology::Pair& pair) {
   switch (pair.link) {
     case GpuLink::kNvlink:
@@ -53,7 +54,7 @@ double bandwidth(const GpuTopology::Pair& pair) {
   }
 }
 
-// What each GPU and each way between two is specified to do, as if it had been measured.
+// Returns the specified figures of each GPU and each path between two, as if they were measured.
 std::optional<GpuPaces> specified(const GpuTopology& gpus, const std::vector<std::string>& each) {
   GpuPaces paces;
   paces.kernel = kKernel;
@@ -85,7 +86,7 @@ std::vector<std::string> each_gpu(const std::vector<std::string>& devices) {
   return each;
 }
 
-// Ranks on one GPU share its memory, its links and its port: each has its part of them.
+// Divides a GPU's memory, links and port equally among its ranks.
 HostCosts gpu_costs(const GpuTopology& gpus, const std::vector<std::string>& devices,
                     const GpuPaces& paces) {
   const std::vector<std::string> each = each_gpu(devices);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What ranks on GPUs of a host cost each other: as they were measured to be (gpu_probes.h), or by
-// what links of their kind are specified to carry, which is assumed, and good for comparing
-// algorithms. Pure.
+// Costs of ranks on GPUs of one host. They are either measured (gpu_probes.h) or assumed by the
+// specified bandwidths of the links, which suffices to compare algorithms. All functions are pure.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,23 +12,23 @@
 
 namespace lockstep::collectives {
 
-// Bytes/s of one link of NVLink in each direction; of a generation that is not known, 0, those of
-// the slowest that can be there.
+// Returns the bytes/s of one NVLink link in each direction. For an unknown generation (0), these
+// are those of the slowest one possible.
 double nvlink_bandwidth(int generation);
 
-// `devices`: "cuda:1", of each rank of the host. None where ranks are on one GPU, or one of their
-// devices is not in `gpus`.
+// Returns assumed costs, or nothing if the ranks are on one GPU or one of their devices is not in
+// `gpus`. `devices`: one entry per rank of the host, such as "cuda:1".
 std::optional<HostCosts> gpu_costs(const engine::GpuTopology& gpus,
                                    const std::vector<std::string>& devices);
 
-// Each GPU of `devices` once, in the order in which they stand there first.
+// Returns each GPU of `devices` once, in the order of the first occurrences.
 std::vector<std::string> each_gpu(const std::vector<std::string>& devices);
-// The same as they were measured: `paces` of each_gpu(devices), of ranks on one GPU too. The
-// topology tells which links are direct; what it lacks is taken for a way that all share.
+// Returns measured costs, also for ranks on one GPU. `paces`: of each_gpu(devices). `gpus` tells
+// which links are direct; an unknown one counts as a path that all GPUs share.
 HostCosts gpu_costs(const engine::GpuTopology& gpus, const std::vector<std::string>& devices,
                     const GpuPaces& paces);
 
-// Takes what is assumed for the hosts of a job of one process, where there are such.
+// Sets the assumed costs, if there are any, of the host of a job with one process.
 void assume_gpu_costs(Topology& topology, const engine::GpuTopology& gpus);
 
 }  // namespace lockstep::collectives

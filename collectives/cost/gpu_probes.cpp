@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Each time is that of kernels of many bytes less that of as many kernels of few, queued in the
-// same way: what remains is the bytes' own.
+// Each time is that of kernels with many bytes, minus that of as many kernels with few bytes that
+// are queued in the same way. So it is the time of the bytes alone.
 #include "collectives/cost/gpu_probes.h"
 
 #include <algorithm>
@@ -67,10 +67,10 @@ class Measurement {
   using Queue = std::function<void(std::size_t bytes)>;
 
   Ops& ops(std::size_t gpu) const { return *gpus_[gpu].rank->ops; }
-  // What lies in its memory to be copied.
+  // Returns the number that the GPU's source buffer holds.
   static float number(std::size_t gpu) { return float(gpu + 1); }
 
-  // By kernels of GPU `by`.
+  // Copies with kernels of GPU `by`.
   void copy(std::size_t by, std::size_t from, std::size_t to, std::size_t at,
             std::size_t bytes) const {
     const std::array<const std::byte*, 1> sources{gpus_[from].from.data() + at};
@@ -78,7 +78,7 @@ class Measurement {
     ops(by).reduce({.from = sources, .to = targets, .count = bytes / sizeof(float)});
   }
 
-  // Seconds until all that was queued is done.
+  // Returns the seconds until all queued work is done.
   double timed(const std::function<void()>& queue, std::span<const std::size_t> by) const {
     const auto begin = Clock::now();
     queue();
@@ -87,7 +87,8 @@ class Measurement {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
-  // Seconds of what `queue` does with so many bytes, beside its kernels' own time.
+  // Returns the seconds that `queue` takes for so many bytes, without the time of its kernels as
+  // such.
   double seconds(const Queue& queue, std::size_t bytes, std::span<const std::size_t> by) const {
     const auto in_a_row = [&](int times, std::size_t of) {
       return timed(
@@ -104,12 +105,12 @@ class Measurement {
       few.push_back(in_a_row(times, std::min(kSmallBytes, bytes)));
       many.push_back(in_a_row(times, bytes));
     }
-    // Where that hides in what else the machine does, all of it is the bytes'.
+    // If other load hides the difference, all of the time counts.
     const double all = engine::median(many), rest = all - engine::median(few);
     return std::max(rest > 0 ? rest : all, 1e-9) / times;
   }
 
-  // Bytes/s that go from one to the other.
+  // Returns the bytes/s from one GPU to another.
   double pace(std::size_t by, std::size_t from, std::size_t to, std::size_t bytes) const {
     const std::array<std::size_t, 1> who{by};
     forget(to, 0, bytes);
@@ -118,14 +119,14 @@ class Measurement {
     return double(bytes) / taken;
   }
 
-  // All read of all others, a part of each.
+  // Returns the bytes/s of a port while all GPUs read a part from each of the others.
   double port() const {
     const std::size_t n = gpus_.size();
     const std::size_t part =
         std::max(probes_.between / (n - 1) / sizeof(float), std::size_t(1)) * sizeof(float);
     std::vector<std::size_t> all(n);
     for (std::size_t g = 0; g < n; ++g) all[g] = g;
-    // In the k-th turn each reads of the k-th behind it, so that no two read of one.
+    // In round k each GPU reads from the k-th one after it, so no two read from the same one.
     const auto place = [&](std::size_t k) { return (k - 1) * part; };
     for (std::size_t k = 1; k < n; ++k)
       for (std::size_t g = 0; g < n; ++g) forget(g, place(k), part);
@@ -156,7 +157,8 @@ class Measurement {
     return std::max((all > one ? all - one : all) / probes_.kernels, 1e-9);
   }
 
-  // To and fro between the first rank and the next one on another GPU, else on the same.
+  // Returns the time of a signal, by a ping-pong between the first rank and the next one on another
+  // GPU, else on the same GPU.
   double signal(double kernel) const {
     const auto other = std::find_if(ranks_.begin() + 1, ranks_.end(), [&](const GpuRank& rank) {
       return gpus_.size() == 1 || rank.gpu != ranks_[0].gpu;
@@ -185,12 +187,12 @@ class Measurement {
     return std::max(0.0, engine::median(times) / double(2 * (probes_.kernels / 2)) - kernel);
   }
 
-  // The elements that are looked at: the first, one in the middle, the last.
+  // Returns the elements that are checked: the first, one in the middle, the last.
   static std::array<std::size_t, 3> looked_at(std::size_t bytes) {
     const std::size_t count = bytes / sizeof(float);
     return {0, count / 2, count - 1};
   }
-  // What earlier copies have left there.
+  // Clears what earlier copies left there.
   void forget(std::size_t to, std::size_t at, std::size_t bytes) const {
     const float nothing = 0;
     for (const std::size_t element : looked_at(bytes))

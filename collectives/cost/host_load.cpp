@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Resources of a host with one memory: 0 processors, 1 the memory's bus. Of a host of n devices:
-// r: memory of rank r; n + r: its port outwards; 2 n + r: its port inwards; then the direct links,
-// one for each direction, 3 n + from * n + to.
+// Resource numbers. A host with one memory has 0 (processors) and 1 (memory bus). A host of n
+// devices has r (memory of rank r), n + r (its outgoing port), 2 n + r (its incoming port), and
+// 3 n + from * n + to (direct link in one direction).
 #include "collectives/cost/host_load.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ HostLoad::HostLoad(const HostCosts& costs, int ranks, int cores, double working_
   needed_.resize(capacity_.size());
 }
 
-// `seconds`: how long the piece would keep the resource busy if it had it for itself.
+// Adds a demand. `seconds`: how long the piece would keep the resource busy if it had it alone.
 void HostLoad::add(Piece& piece, int resource, double seconds) {
   for (Demand& demand : piece.demands) {
     if (demand.resource != resource) continue;
@@ -36,7 +36,7 @@ void HostLoad::add(Piece& piece, int resource, double seconds) {
   piece.demands.push_back({resource, seconds});
 }
 
-// The way between the memories of two devices; none is needed within one.
+// Adds the path between the memories of two devices; there is none within one.
 void HostLoad::add_way(Piece& piece, int from, int to, double bytes) {
   if (from == to) return;
   const int n = ranks_;
@@ -46,7 +46,8 @@ void HostLoad::add_way(Piece& piece, int from, int to, double bytes) {
   add(piece, 2 * n + to, bytes / costs_.port);
 }
 
-// How many of `reads` are fetched: from others, where nothing is stored into others.
+// Returns how many of `reads` are fetched: those from other ranks, if nothing is stored into
+// others.
 int HostLoad::others(int rank, const std::vector<int>& reads,
                      const std::vector<int>& writes) const {
   const auto other = [rank](int r) { return r != rank; };
@@ -80,7 +81,7 @@ void HostLoad::start_reduce(double now, int rank, double bytes, double blocks,
     seconds += longest;
   }
   need(piece);
-  if (seconds <= 0) piece.demands.clear();  // on a machine that costs nothing
+  if (seconds <= 0) piece.demands.clear();  // on a machine without costs
   for (Demand& demand : piece.demands) demand.share /= seconds;
   begin(now, rank, seconds);
 }
@@ -96,7 +97,7 @@ void HostLoad::start_processing(double now, int rank, double seconds) {
   begin(now, rank, seconds);
 }
 
-// Shares are seconds here.
+// Adds up the demands of a piece, whose shares are seconds here.
 void HostLoad::need(const Piece& piece) {
   for (const Demand& demand : piece.demands) {
     const auto resource = std::size_t(demand.resource);

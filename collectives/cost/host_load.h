@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// For the simulator: what runs on one host at one time, and how fast, since it shares the host.
-// Each rank runs at most one piece of work. A piece has a time that it would take alone, and takes
-// in that time a share of each resource: processors, the memory's bus, of devices their memories
-// and links. While the shares of a resource add up to more than the whole, all that use it are
-// slowed down by that factor; a piece runs as its slowest resource lets it. Not thread-safe.
+// Load of one host in the simulator: which pieces of work run at a time, and how fast, since they
+// share the host. Each rank runs at most one piece. A piece has a time that it would take alone. In
+// that time it takes a share of each resource: processors and memory bus, or the memories and links
+// of devices. If the shares of a resource add up to more than the whole, all its users slow down by
+// that factor. A piece runs as fast as its slowest resource allows. Not thread-safe.
 //
-// Cost of `start` and `finish`: the pieces that run, times the resources each uses.
+// `start` and `finish` cost time in proportion to the running pieces and to the resources of each.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -16,33 +16,33 @@
 
 namespace lockstep::collectives {
 
-// What pieces of work on a host share.
+// Names the resources that pieces of work on a host share.
 enum class HostPart : std::uint8_t {
   kProcessors,
-  kMemory,        // that all processors share
-  kDeviceMemory,  // of one device
-  kPort,          // of one device, to those without a direct link to it
-  kLink,          // between two devices, in one direction
+  kMemory,        // memory that all processors share
+  kDeviceMemory,  // memory of one device
+  kPort,          // to devices without a direct link
+  kLink,          // direct link between devices, in one direction
 };
 
 class HostLoad {
  public:
-  // `ranks` of this host, the processors they have together, and the bytes that all of them touch.
-  // `costs` outlives this.
+  // Models a host of `ranks` ranks that share `cores` processors and touch `working_set` bytes in
+  // all. `costs` must outlive the object.
   HostLoad(const HostCosts& costs, int ranks, int cores, double working_set);
 
-  // Work of the rank with this number on the host, from `now` on. `reads`, `writes`: numbers on the
-  // host of the ranks whose memory is read and written, `bytes` each.
+  // Starts a reduction of a rank at `now`. Ranks are numbered on the host. `reads` and `writes`:
+  // the ranks whose memory is read and written, `bytes` each.
   void start_reduce(double now, int rank, double bytes, double blocks,
                     const std::vector<int>& reads, const std::vector<int>& writes);
   void start_processing(double now, int rank, double seconds);
-  // When the next piece ends if nothing else begins before; infinity: nothing runs.
+  // Returns when the next piece ends if no other starts before; infinity if none runs.
   double next() const { return next_; }
-  // Ends it, and tells whose it was.
+  // Ends this piece and returns its rank.
   int finish();
-  double memory_bytes() const { return memory_bytes_; }  // read and written until now
-  // Of what was started until now, were each piece alone: the resource that it needs longest, for
-  // how long; and the work of the rank with most.
+  double memory_bytes() const { return memory_bytes_; }  // read and written so far
+  // Returns the resource that the pieces started so far need longest, if each ran alone.
+  // `busiest_seconds` is that time, and `most_work` the time of the rank with the most work.
   HostPart busiest() const { return part_of(most_needed()); }
   double busiest_seconds() const { return needed_[most_needed()]; }
   double most_work() const;
@@ -50,13 +50,13 @@ class HostLoad {
  private:
   struct Demand {
     int resource = 0;
-    double share = 0;  // of the whole resource, while it runs unhindered
+    double share = 0;  // fraction of the resource at full speed
   };
   struct Piece {
     bool runs = false;
-    double left = 0;  // seconds alone
+    double left = 0;  // remaining seconds alone
     double speed = 1;
-    double work = 0;  // seconds of all its pieces, alone
+    double work = 0;  // seconds of all its pieces alone
     std::vector<Demand> demands = {};
   };
   std::size_t most_needed() const;
@@ -76,11 +76,11 @@ class HostLoad {
   double now_ = 0;
   double next_ = std::numeric_limits<double>::infinity();
   int next_rank_ = -1;
-  std::vector<Piece> pieces_;     // by rank
-  std::vector<double> capacity_;  // of each resource
+  std::vector<Piece> pieces_;     // indexed by rank
+  std::vector<double> capacity_;  // per resource
   std::vector<double> load_;      // scratch
   std::vector<double> link_;      // bytes/s of the direct link [from][to]; 0: none
-  std::vector<double> needed_;    // s, of each resource
+  std::vector<double> needed_;    // s per resource
   double memory_bytes_ = 0;
 };
 

@@ -12,12 +12,12 @@
 namespace lockstep::collectives {
 namespace {
 
-// Times that differ by less tell nothing.
+// Smallest ratio of times that counts as a difference.
 constexpr double kClear = 1.04;
-// Algorithms cut what they send round into pieces of 256 KiB, which the next step reads: a piece is
-// not a result that lies around.
+// Least size of results for non-temporal stores. Algorithms cut messages into pieces of 256 KiB,
+// which the next step reads, so these should stay in the caches.
 constexpr double kLeastResults = 512 << 10;
-constexpr double kLeastTouched = 4 << 20;  // below that everything fits
+constexpr double kLeastTouched = 4 << 20;  // below it everything fits in caches
 
 }  // namespace
 

@@ -19,8 +19,8 @@ using engine::require;
 
 constexpr std::size_t kSmallestPlanned = 256, kLargestPlanned = std::size_t(256) << 20;
 
-// Returns who prices the k-th. Prices are assigned forwards and backwards in turn, so that nobody
-// always has the same algorithm.
+// Returns the process that predicts item k. Items are assigned forward and backward alternately, so
+// that no process always has the same algorithm.
 int process_of(std::size_t k, int processes) {
   const auto all = std::size_t(processes);
   const std::size_t place = k % all;
@@ -31,7 +31,7 @@ using Prices = std::vector<std::vector<Price>>;                    // [size][alg
 using Firsts = std::vector<std::vector<std::size_t>>;              // likewise: Choices::first_alike
 using ToPrice = std::vector<std::pair<std::size_t, std::size_t>>;  // size, algorithm
 
-// Each plan once, the largest sizes first, since they take longest.
+// Returns each distinct plan once, the largest sizes first, since they take longest.
 ToPrice to_price(const Firsts& first) {
   ToPrice list;
   for (std::size_t size = first.size(); size-- > 0;)
@@ -40,7 +40,7 @@ ToPrice to_price(const Firsts& first) {
   return list;
 }
 
-// What all processes priced, from what each said of its part.
+// Reads the predictions of all processes. Each of the texts has the part of a process.
 void read_prices(const std::vector<std::string>& all, const ToPrice& list, Prices& prices) {
   std::vector<std::size_t> at(all.size(), 0);
   for (std::size_t k = 0; k < list.size(); ++k) {
@@ -53,8 +53,8 @@ void read_prices(const std::vector<std::string>& all, const ToPrice& list, Price
   }
 }
 
-// Whether it is an all-reduce of the table: other collectives, which may bear its name, are priced
-// by costs alone.
+// Returns whether the algorithm is an all-reduce of the registry. Trials do not apply to other
+// collectives, even if they have such a name.
 bool is_tried(const Algorithm& algorithm) {
   const auto all = all_reduce_algorithms();
   return std::any_of(all.begin(), all.end(),
@@ -91,7 +91,7 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
     mine();
   for (std::size_t size = 0; size < sizes.size(); ++size)
     for (std::size_t i = 0; i < able.size(); ++i) prices[size][i] = prices[size][first[size][i]];
-  // Trials are believed less the more bytes there are behind the last: these still take as long.
+  // The influence of trials fades after the last one, but more bytes never take less time.
   for (std::size_t size = 1; size < sizes.size() && !topology.trials.empty(); ++size)
     for (std::size_t i = 0; i < able.size(); ++i) {
       Price& price = prices[size][i];
@@ -101,13 +101,15 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
   return prices;
 }
 
-// Each round waits for the slowest rank. A trial hides this if one rank leaves the meeting before
-// it a full round after the others. It counts where rounds take most of the time.
+// Returns whether `a` needs at most half of the rounds of `b`, and these take most of b's time.
+// Each round waits for the slowest rank. A trial hides this if one rank leaves the barrier before
+// it a full round after the others.
 bool half_the_rounds(const Price& a, const Price& b) {
   return 2 * a.rounds <= b.rounds && 2 * b.round_seconds >= b.seconds / b.trial;
 }
 
-// Messages cost processor time, also where they are no reason to wait.
+// Returns whether `a` sends at most half of b's messages. They cost processor time even if no rank
+// waits for them.
 bool half_the_messages(const Price& a, const Price& b) {
   return 2 * a.messages <= b.messages;
 }
@@ -175,11 +177,11 @@ Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> alg
   return choices;
 }
 
-// Of each algorithm the first whose plan for so many bytes is the same, by number.
+// Returns for each algorithm the number of the first with the same plan for so many bytes.
 std::vector<std::size_t> Choices::first_alike(std::size_t bytes) const {
   Request request = request_;
   request.subject = priced_subject(bytes);
-  std::vector<std::string_view> plans;  // named by the algorithm
+  std::vector<std::string_view> plans;  // names of their algorithms
   std::vector<std::size_t> first;
   for (std::size_t i = 0; i < algorithms_.size(); ++i) {
     const std::string_view same = same_[i] == nullptr ? "" : same_[i](request);
@@ -216,7 +218,8 @@ Choice Choices::choose(std::size_t bytes) const {
                                              ? first_[std::size_t(priced - sizes_.begin())]
                                              : first_alike(bytes);
   const std::size_t none = prices.size();
-  // Of plans that differ, and from those of `but` too; none: there is none.
+  // Returns the fastest of the distinct plans that differ from those of `but`; `none` if there is
+  // none.
   const auto cheapest = [&](const std::vector<std::size_t>& but) {
     const auto differs = [&](std::size_t i) {
       return first[i] == i && std::all_of(but.begin(), but.end(),
@@ -260,7 +263,7 @@ Choice Choices::choose(std::size_t bytes) const {
     choice.reason = algorithms_.size() == 1 ? "no other algorithm can serve these ranks"
                                             : "all other algorithms make the same plan";
   } else {
-    // Against the next that takes longer.
+    // Compare with the next algorithm that takes longer.
     std::size_t than = other;
     while (than < none && prices[than].seconds <= choice.seconds * alike_)
       as_long.push_back(than), than = cheapest(as_long);
@@ -288,7 +291,7 @@ std::vector<Choice> Choices::table() const {
   return table;
 }
 
-// Of the table's names and the rules.
+// Returns a hash of the table's names and the rules.
 std::uint64_t Choices::hash() const {
   std::string text;
   for (const Choice& choice : table())

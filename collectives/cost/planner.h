@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Which algorithm for which size, and why: every algorithm is priced by the simulator on the
-// topology for sizes from 256 B to 256 MiB, and the cheapest is chosen. Of those that take as long
-// (kAlike) it is the simplest, the first in the order of the algorithms. Between hosts a later one
-// is preferred if it needs at most half of the rounds, where these take most of the time, or at
-// most half of the messages. Of equal plans the first alone is priced. Rules can ask for others. A
-// pure function of topology and algorithms, so all ranks of a job choose alike once they hold the
-// same measurements; `hash` is for comparing that. Any thread.
+// Planner: chooses the all-reduce algorithm for each size and says why. The simulator predicts the
+// time of every algorithm on the topology for sizes from 256 B to 256 MiB, and the fastest is
+// chosen. If several are equally fast (kAlike), the first in the order of the algorithms is chosen,
+// the simplest. Between hosts a later one is preferred if it needs at most half of the messages. It
+// is also preferred if it needs at most half of the rounds and these take most of the time. Only
+// the first of equal plans is simulated. Rules can ask for others. The choice is a pure function of
+// topology and algorithms, so all ranks with the same measurements choose alike; `hash` serves to
+// compare that. Thread-safe.
 //
-// Cost: a simulation for each plan that differs, of each size; large clusters are priced from
-// smaller pictures of them (price.h). The processes of a job can divide that among themselves.
+// Cost: a simulation for each distinct plan and size. Times of large clusters are extrapolated from
+// smaller ones (price.h). The processes of a job can share this work.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -24,43 +25,45 @@
 
 namespace lockstep::collectives {
 
-// Prices take as long as the least of them if they exceed it by at most this factor. Where ranks
-// were measured it is larger, since no measurement gives the same numbers twice.
+// Predicted times count as equal if they exceed the least by at most this factor. For measured
+// costs it is larger, since no measurement gives the same numbers twice.
 inline constexpr double kAlike = 1.002, kAlikeMeasured = 1.1;
 
-// For one size: what was chosen, and what would have been next.
+// Describes the choice for one size, and the runner-up.
 struct Choice {
   std::size_t bytes = 0;
   std::string algorithm;
   double seconds = 0;     // predicted
-  std::string runner_up;  // with another plan than the chosen one's; empty: there is none
+  std::string runner_up;  // has another plan; empty: there is none
   double runner_up_seconds = 0;
   std::string reason;  // one sentence
-  bool asked = false;  // by a rule
+  bool asked = false;  // chosen by a rule
 };
 
-// An algorithm that these ranks cannot use; why: the end of a sentence that begins with its name.
+// Names an algorithm that these ranks cannot use. `why`: the end of a sentence that begins with its
+// name.
 struct Refusal {
   std::string algorithm, why;
 };
 
 class Choices {
  public:
-  // Any size: between two priced ones the prices go in a straight line, behind the last they go on
-  // like that, before the first they stay.
+  // Chooses for any size. Between two planned sizes, predicted times are interpolated linearly.
+  // After the last they are extrapolated; before the first they are constant.
   Choice choose(std::size_t bytes) const;
-  std::vector<Choice> table() const;                                          // of the priced sizes
-  const std::vector<std::string>& algorithms() const { return algorithms_; }  // that can serve
+  std::vector<Choice> table() const;  // for the planned sizes
+  // Returns the algorithms that can serve these ranks.
+  const std::vector<std::string>& algorithms() const { return algorithms_; }
   const std::vector<Refusal>& refused() const { return refused_; }
   const std::vector<std::size_t>& sizes() const { return sizes_; }
-  // By number in `sizes` and `algorithms`.
+  // Takes indices in `sizes` and `algorithms`.
   const Price& price(std::size_t size, std::size_t algorithm) const {
     return prices_[size][algorithm];
   }
-  // The algorithm whose plan for that size is the same as this one's, where that is another; a
-  // choice never names two that are the same. Empty: its plan is its own.
+  // Returns the earlier algorithm with the same plan for that size, or an empty string if there is
+  // none. A choice never names two with the same plan.
   std::string same(std::size_t size, std::size_t algorithm) const;
-  // Of what is chosen for every priced size and of the rules, not of times.
+  // Returns a hash of the choices for all planned sizes and of the rules, not of times.
   std::uint64_t hash() const;
 
  private:
@@ -70,9 +73,9 @@ class Choices {
   using Same = std::string_view (*)(const Request&);
   std::vector<std::size_t> first_alike(std::size_t bytes) const;
   std::vector<Price> prices_at(std::size_t bytes) const;
-  Request request_;  // but for its subject
+  Request request_;  // without its subject
   std::vector<std::string> algorithms_;
-  std::vector<Same> same_;                       // of each; or null
+  std::vector<Same> same_;                       // per algorithm, or null
   std::vector<std::vector<std::size_t>> first_;  // [size]: first_alike
   std::vector<Refusal> refused_;
   std::vector<std::size_t> sizes_;
@@ -85,14 +88,15 @@ std::string time_text(double seconds);  // "45 ns", "12.3 us", "4.56 ms", "1.20 
 
 std::vector<std::size_t> planned_sizes();  // 256 B .. 256 MiB, powers of two
 
-// For the sum of float32. `sizes` ascend. Throws Error(kInvalid) where a rule cannot be obeyed,
-// saying why, and where no algorithm can serve these ranks.
+// Plans sums of float32. `sizes` must ascend. Throws Error(kInvalid) with the reason if a rule
+// cannot be obeyed, and if no algorithm can serve these ranks.
 //
-// `together`: null, or that of a job whose processes all call this alike. Then it is collective:
-// each process prices a part, one exchange hands the prices round, and all end with the same bits
-// that each would have found alone. What one process cannot price fails on all of them.
+// `together`: null, or the bootstrap of a job in which all processes make the same call. Then the
+// call is collective: each process predicts a part, and one exchange distributes the results. All
+// processes end with the same bits that each would have found alone. If one process fails, all
+// fail.
 //
-// `priced`: sums alone, or with an update inside; then all algorithms have a place for one.
+// `priced`: plain sums, or sums with a fused update. Then all algorithms must support an update.
 Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> algorithms,
                         const std::vector<SizeRule>& rules = {},
                         std::vector<std::size_t> sizes = planned_sizes(),

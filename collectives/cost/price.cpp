@@ -12,10 +12,10 @@
 namespace lockstep::collectives {
 namespace {
 
-constexpr std::array<int, 3> kFewHosts{2, 4, kExactHosts};  // hosts of the pictures
-constexpr int kFewRanks = 2;                                // of a host, for telling how steps grow
-constexpr double kLooksAStep = 16;                          // that take as long as simulating one
-// For telling how steps grow: bytes for each rank, large enough that no plan leaves rounds out.
+constexpr std::array<int, 3> kFewHosts{2, 4, kExactHosts};  // host counts of the small clusters
+constexpr int kFewRanks = 2;                                // per host, to find how steps grow
+constexpr double kLooksAStep = 16;                          // looks that cost as much as a step
+// Bytes per rank to find how steps grow: large enough that no plan leaves out rounds.
 constexpr std::size_t kUsualBytes = std::size_t(64) << 10;
 
 Request request(const Topology& topology, std::size_t bytes, const PriceOptions& options) {
@@ -40,7 +40,7 @@ double messages_of(const Plan& plan) {
   return messages;
 }
 
-// `bytes`: of the collective whose picture the plan is.
+// Simulates a plan. `bytes`: those of the collective that the plan represents.
 Price price_of(const Plan& plan, const Topology& topology, std::size_t bytes,
                const PriceOptions& options) {
   const Simulation run = simulate(plan, topology, {.bytes = double(bytes), .slots = options.slots});
@@ -73,7 +73,7 @@ Price each(const Of& of) {
 
 struct HostRanks {
   std::size_t ranks = 0;
-  int cores = 1;  // that they share
+  int cores = 1;  // shared by the ranks
   bool operator==(const HostRanks&) const = default;
 };
 
@@ -88,7 +88,7 @@ std::vector<HostRanks> ranks_by_host_of(const Topology& topology) {
   return hosts;
 }
 
-// Ranks of a host side by side, all hosts alike.
+// Returns whether the ranks of each host are adjacent and all hosts are equal.
 bool equal_in_order(const Topology& topology, const std::vector<HostRanks>& hosts) {
   for (std::size_t rank = 0; rank < topology.ranks.size(); ++rank)
     if (topology.ranks[rank].host != int(rank / hosts[0].ranks)) return false;
@@ -108,7 +108,7 @@ double seconds_to_add(const HostCosts& costs, const HostRanks& host, double byte
   return costs.signal + 2 * ranks * bytes / std::min(pass.host, pass.core * at_once);
 }
 
-// A cluster in which every host is like the slowest one of this.
+// Returns a cluster in which every host is like the slowest one of `topology`.
 Topology leveled(const Topology& topology, const std::vector<HostRanks>& hosts, std::size_t bytes) {
   std::size_t slowest = 0;
   double most = 0;
@@ -120,7 +120,7 @@ Topology leveled(const Topology& topology, const std::vector<HostRanks>& hosts, 
                      topology.wire, hosts[slowest].cores);
 }
 
-// The same algorithm on the first hosts of a cluster.
+// Holds small clusters for an algorithm: the first hosts of a cluster.
 struct Pictures {
   const Algorithm& algorithm;
   const PriceOptions& options;
@@ -134,8 +134,9 @@ struct Pictures {
   Plan plan(std::size_t i, std::size_t bytes) const {
     return algorithm.make(request(topologies[i], bytes, options));
   }
-  // Between 4 and 8 hosts what grows with the hosts grows by twice what it did between 2 and 4,
-  // what grows with their logarithm by as much. Few ranks a host tell it as well as all.
+  // Returns whether steps grow with the number of hosts. From 4 to 8 hosts, such steps grow by
+  // twice as much as from 2 to 4; steps that grow with the logarithm grow by as much. A few ranks
+  // per host suffice to tell.
   bool grows_with_hosts() const {
     const int ranks = std::min(kFewRanks, int(topologies[0].ranks.size()) / kFewHosts[0]);
     std::array<double, kFewHosts.size()> steps{};
@@ -194,7 +195,7 @@ Price price(const Algorithm& algorithm, const Topology& topology, std::size_t by
   const double steps =
       steps_a_rank(plans[2]) +
       (line ? hosts_on : doublings_on) * (steps_a_rank(plans[2]) - steps_a_rank(plans[1]));
-  // An algorithm of rounds through all ranks looks at each round for each rank, also where there is
+  // An algorithm with rounds through all ranks looks at each round for each rank, even if there is
   // nothing to do in it.
   const auto all_ranks = double(topology.ranks.size());
   const double looks = line ? all_ranks * all_ranks / kLooksAStep : 0;
@@ -207,7 +208,8 @@ Price price(const Algorithm& algorithm, const Topology& topology, std::size_t by
   if (line) {
     price = along(four, eight, 1 + hosts_on);
   } else {
-    // a + b + c / 2, a + 2 b + c / 4, a + 3 b + c / 8: the second difference is c / 8.
+    // The times are a + b + c / 2, a + 2 b + c / 4, a + 3 b + c / 8, so their second difference is
+    // c / 8.
     const Price two = few(0);
     price = each([&](double Price::*x) {
       const double last = eight.*x - four.*x;

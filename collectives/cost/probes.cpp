@@ -12,17 +12,16 @@
 namespace lockstep::collectives {
 namespace {
 
-constexpr std::size_t kFewElements = 16;  // elements of what is to cost nothing but its being done
-constexpr std::size_t kChunk = (std::size_t(256) << 10) / sizeof(float);  // as algorithms cut
+constexpr std::size_t kFewElements = 16;  // elements of steps with negligible data
+constexpr std::size_t kChunk = (std::size_t(256) << 10) / sizeof(float);  // as in algorithms
 constexpr int kBulkLanes = 4;
 constexpr std::size_t kSmallestPart = engine::kBlock * sizeof(float);  // that one rank adds
-// A pass of each size moves about so much memory in all its repetitions, but is not done very
-// rarely nor very often.
+// Bytes that all repetitions of a pass move (approximate), within limits on the repetitions.
 constexpr std::size_t kMoved = std::size_t(64) << 20;
 constexpr std::size_t kLeastRepetitions = 3, kMostRepetitions = 24;
 constexpr std::size_t kMostStores = 6;
-constexpr double kLineBytes = 128 << 10;  // long beside the meetings, and in a core's caches
-constexpr std::size_t kUnit = 2 * kSmallestPart;  // of numbers and results
+constexpr double kLineBytes = 128 << 10;          // outlasts the barriers, fits in a core's caches
+constexpr std::size_t kUnit = 2 * kSmallestPart;  // numbers and results
 
 std::vector<std::vector<int>> ranks_by_host(const std::vector<int>& host) {
   std::map<int, std::vector<int>> by_host;
@@ -43,8 +42,8 @@ void rounds(Lane& lane, const std::vector<int>& ranks, int count) {
   }
 }
 
-// A rank that is alone has two numbers to add all the same: its own, from two places, as one that
-// has received something.
+// Adds a slice. A rank that is alone adds its own numbers from two places, as if it had received
+// some.
 void add_slice(Lane& lane, const std::vector<int>& ranks, Range slice, std::size_t count) {
   if (slice.empty()) return;
   auto from = everywhere(ranks, Space::kGradient, slice.begin);
@@ -124,7 +123,7 @@ void local_lane(Lane& lane, const Probe& probe, const std::vector<int>& ranks, s
   lane.push_back(await(ranks, 2));
 }
 
-// One message each way, `count` elements from and to these places.
+// Posts one message each way, of `count` elements from and to these places. Returns the first step.
 int post(Lane& lane, int me, int before, int next, std::size_t count, Operand from, Operand to) {
   from.rank = to.rank = me;
   lane.push_back(post_receive(count, to, before));
@@ -137,8 +136,8 @@ void wait_for(Lane& lane, int posted) {
   lane.push_back(wait(posted + 1));
 }
 
-// The first rank of each host hands it on, when all of its host have come, and tells them when it
-// has: so all flows begin together.
+// Passes a message through all hosts. The first rank of each host forwards it when all ranks of the
+// host have arrived, and signals them afterwards. So all flows begin together.
 void turn_lane(Lane& lane, bool first, const std::vector<int>& local, std::size_t place, int before,
                int next) {
   const int me = local[place];
@@ -159,7 +158,8 @@ void turn_lane(Lane& lane, bool first, const std::vector<int>& local, std::size_
   if (!others.empty()) lane.push_back(arrive());
 }
 
-// `local`: the ranks of this host that have a flow; `flow`: which of them.
+// Appends a flow between hosts. `local`: the ranks of this host that have a flow. `flow`: index in
+// `local`.
 void wire_lanes(std::vector<Lane>& lanes, const Probe& probe, bool first,
                 const std::vector<int>& local, std::size_t flow, int before, int next) {
   const int me = local[flow];
@@ -214,11 +214,11 @@ ProbeGroup group(std::string name, const std::vector<int>& host, const Probe& me
   return made;
 }
 
-// After a turn all have come to the meeting. They leave it one after the other, as from most
-// collectives between hosts: so who begins next finds some asleep.
+// Barrier between hosts. Ranks leave it one after the other, as they leave most collectives between
+// hosts. So the rank that begins next finds others asleep.
 constexpr Probe kWireMeeting{Probe::Kind::kTurn, 1, 1};
 
-// So often that `bytes` each time are not too many in all.
+// Returns the repetitions with which `bytes` each time are not too many in all.
 int repetitions_of(std::size_t bytes, std::size_t most) {
   return int(std::clamp(kMoved / bytes, kLeastRepetitions, most));
 }

@@ -15,7 +15,7 @@
 namespace lockstep::collectives {
 namespace {
 
-// What an all-reduce needs; it takes at least as long as it needs any of them.
+// An all-reduce needs these, and takes at least as long as it needs each of them.
 enum Need { kWire, kPart, kRounds, kWork };
 
 double seconds(const Price& price, Need need) {
@@ -32,7 +32,8 @@ double seconds(const Price& price, Need need) {
   return 0;
 }
 
-// The thread of a rank whose device is at work has nothing to do but wait for it.
+// Returns the needs that can explain a time. If a rank's device does the work, the rank's thread
+// only waits for it.
 std::vector<Need> needs(const Price& price) {
   if (price.part <= HostPart::kMemory || price.wire_bytes > 0)
     return {kWire, kPart, kRounds, kWork};
@@ -50,15 +51,15 @@ std::string rounds_text(double rounds) {
   return engine::count_text(rounds < 1.5 ? 1 : std::uint64_t(rounds + 0.5), "communication round");
 }
 
-// So much more is no matter of the last digits: the first in the order of the needs stays.
+// Factor by which a need must exceed an earlier one to replace it. Smaller differences are noise.
 constexpr double kClearly = 1.02;
-// Of a time, where something has hardly a pause.
+// Part of a time from which on a resource is almost never idle.
 constexpr double kHardlyPauses = 0.85;
 
-// So many fewer bytes are the reason of other things.
+// Part of the bytes below which they explain savings of other needs.
 constexpr double kFewer = 0.9;
 
-// The chosen all-reduce and another one, in words.
+// Compares the chosen all-reduce with another one, in words.
 class Comparison {
  public:
   Comparison(std::string_view name, const Price& mine, std::string_view other, const Price& than)
@@ -66,12 +67,13 @@ class Comparison {
 
   double saved(Need need) const { return seconds(than_, need) - seconds(mine_, need); }
 
-  // "direct sends 44 KiB from a host (15.6 us of the wire), ring 64 KiB (22.8 us)".
+  // Returns a text such as "direct sends 44 KiB from a host (15.6 us of the wire), ring 64 KiB
+  // (22.8 us)".
   std::string less(Need need) const {
     const std::string take = time_text(seconds(mine_, need));
     const std::string takes = time_text(seconds(than_, need));
     if (need == kWire) return sends(" of the wire", need);
-    // As many, of which fewer are messages.
+    // There are as many rounds, but fewer of them are messages.
     if (need == kRounds && std::abs(mine_.rounds - than_.rounds) < 0.5)
       return fmt::format("{} takes {} for {}, {} {}", name_, take, rounds_text(mine_.rounds),
                          other_, takes);
@@ -96,8 +98,8 @@ class Comparison {
         mine_.part == than_.part ? "" : fmt::format("{} ", part_name(than_.part)), takes);
   }
 
-  // "the wire is the bottleneck: it is idle for 0.1 ms of 5.3 ms with direct, 1.2 of 6.4 ms with
-  // ring".
+  // Returns a text such as "the wire is the bottleneck: it is idle for 0.1 ms of 5.3 ms with
+  // direct, for 1.2 ms of 6.4 ms with ring".
   std::string idle(Need need) const {
     const auto rest = [&](const Price& price) {
       return time_text(std::max(0.0, price.seconds - seconds(price, need)));
@@ -135,7 +137,7 @@ class Comparison {
   const Price &mine_, &than_;
 };
 
-// As if nothing had been tried.
+// Returns the price without trials.
 Price by_costs(Price price) {
   price.seconds /= price.trial;
   price.trial = 1;
@@ -144,11 +146,12 @@ Price by_costs(Price price) {
 
 }  // namespace
 
-// Where trials turn round what the costs of messages and bytes say, they are the reason.
+// If trials reverse what the costs of messages and bytes predict, the trials are the reason.
 //
-// What is needed less explains as much as it is of the other's time: where the wire is hardly used,
-// fewer bytes on it are not the reason. It must be half of the difference at least. Where both are
-// busy with the same nearly all the time, that is the limit, and how well it is used the reason.
+// A need that is saved explains as much as its part of the other's time: if the wire is hardly
+// used, fewer bytes on it are not the reason. The saving must be at least half of the difference.
+// If both keep the same resource busy nearly all the time, that is the bottleneck, and how well it
+// is used is the reason.
 std::string reason(std::string_view name, const Price& mine, std::string_view other,
                    const Price& than) {
   if (mine.trial != 1 || than.trial != 1) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Why one all-reduce takes less time than another, from their prices, as one sentence for people:
-// what it needs less of, with both amounts; or, where it needs no less of anything, what is its
-// limit and how long that stands idle with each. Pure; any thread.
+// Explanation for people, in one sentence, why one all-reduce is predicted to take less time than
+// another. It says what the first needs less of, with both amounts. If it needs no less of
+// anything, it names the bottleneck and how long that is idle with each. Pure and thread-safe.
 #pragma once
 #include <string>
 #include <string_view>

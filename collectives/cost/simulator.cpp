@@ -20,12 +20,12 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 enum class EventKind : std::uint8_t {
-  kResume,   // a lane goes on; `index`: the lane
-  kHost,     // the next piece of work on a host ends; `index`: the host, `version`: of its load
-  kReceive,  // a message that somebody receives begins to be there; `index`: the message
+  kResume,   // a lane continues; `index`: the lane
+  kHost,     // a piece of work ends; `index`: the host
+  kReceive,  // a wanted message begins to arrive; `index`: message
 };
 
-// Events of one time happen in the order in which they were made.
+// Events at one time happen in the order of their creation. `version`: of the host's load (kHost).
 struct Event {
   double at = 0;
   std::uint64_t order = 0;
@@ -37,8 +37,7 @@ struct Event {
   }
 };
 
-// Signals and messages of which each had to wait for the one before, and how long these alone take,
-// without bytes.
+// Measures a chain of dependent signals and messages: their number, and their time without bytes.
 struct Rounds {
   double seconds = 0;
   int count = 0;
@@ -46,24 +45,24 @@ struct Rounds {
   auto operator<=>(const Rounds&) const = default;
 };
 
-// Somebody was there, at this time, after so many rounds.
+// Records an arrival: its time, and the rounds before it.
 struct Mark {
   double at = 0;
   Rounds rounds = {};
 };
 
-// Between a rank and one on another host, in one lane: the k-th send meets the k-th receive.
+// Represents a message of a lane between hosts: the k-th send matches the k-th receive.
 struct SimulatedMessage {
   int from = -1, to = -1;  // ranks
   double bytes = 0;
-  double converted = 0;  // read and written where they travel in another type, at each end
-  bool begun = false, left = false;         // the first byte is on its way; so is the last
-  bool wanted = false, taken = false;       // a receive is posted; its rank has done its work
-  double first = 0, last = 0, arrived = 0;  // first byte there; last byte sent, there
-  double sent = kNever, received = kNever;  // when the posts are through
+  double converted = 0;                     // bytes that converting touches at each end
+  bool begun = false, left = false;         // sending has begun; has ended
+  bool wanted = false, taken = false;       // receive is posted; receiver's work is done
+  double first = 0, last = 0, arrived = 0;  // first byte received; last byte sent, received
+  double sent = kNever, received = kNever;  // when the posts complete
   int sender = -1, receiver = -1;           // lanes that wait for that
   Rounds rounds = {};
-  int lane = 0, send_step = 0, receive_step = 0;  // for the record
+  int lane = 0, send_step = 0, receive_step = 0;  // for `record`
 };
 
 struct OpenPost {
@@ -74,28 +73,28 @@ struct OpenPost {
 struct LaneState {
   int rank = 0, lane = 0;
   std::size_t step = 0;
-  double at = 0;  // the lane's own time; ahead of the clock by the costs of small steps
+  double at = 0;  // ahead of the clock by small steps' costs
   Rounds rounds = {};
   std::vector<Mark> marks = {};                      // its arrivals
   std::vector<std::pair<int, int>> awaited_by = {};  // phase, lane
-  std::vector<OpenPost> posts = {};                  // not waited for yet
+  std::vector<OpenPost> posts = {};                  // not awaited yet
 };
 
-// What the thread of a rank does: a lane's reduction, or bytes of a message through the system.
+// Holds what a rank's thread does: a reduction of a lane, or the processing of a message.
 struct RankState {
   int host = 0, place = 0;  // number on that host
   bool busy = false;
-  int lane = -1, message = -1;  // at work on; message: whether to send or to receive
+  int lane = -1, message = -1;  // in progress; `sends`: the message's direction
   bool sends = false;
   double began = 0;
-  std::deque<std::pair<int, bool>> messages = {};  // to be worked on; true: to send
+  std::deque<std::pair<int, bool>> messages = {};  // pending; true: to send
   std::uint32_t ready = 0;                         // lanes whose reduction could run, as bits
 };
 
 struct HostState {
   HostLoad load;
   std::uint32_t version = 0;
-  // When the wire has taken all messages that wait: idle at first, and for long.
+  // Times at which the links have sent, and received, all pending messages; initially long ago.
   double out_free = -kNever, in_free = -kNever;
   double sent = 0;  // bytes
   double core = 0;  // bytes/s that one rank reads and writes
@@ -212,7 +211,7 @@ class SimulationRun {
     });
   }
 
-  // True when all have arrived and the lane's time is behind that.
+  // Returns whether all have arrived and the clock is at that time.
   bool await(LaneState& lane, int index, const Step& step) {
     Mark last{lane.at, lane.rounds};
     for (const int rank : step.ranks) {
@@ -250,7 +249,7 @@ class SimulationRun {
     return reached;
   }
 
-  // The lane goes on at `mark`: at once where the clock is there.
+  // Continues the lane at `mark`. Returns whether the clock is there already.
   bool reach(LaneState& lane, int index, const Mark& mark) {
     lane.rounds = mark.rounds;
     lane.at = mark.at;
@@ -259,7 +258,7 @@ class SimulationRun {
     return false;
   }
 
-  // The message of this rank's next send (or receive) in a lane.
+  // Returns the message of this rank's next send (or receive) in a lane.
   int message(int from, int to, int lane, bool send) {
     const auto ranks = std::uint64_t(plan_.ranks());
     Channel& channel = channels_[(std::uint64_t(from) * ranks + std::uint64_t(to)) * kMaxLanes +
@@ -298,7 +297,7 @@ class SimulationRun {
     return wire_.message + m.bytes * wire_.processor + m.converted / host.core;
   }
 
-  // A message wants its rank's thread, where it costs any.
+  // Queues a message for its rank's thread, or handles it at once if it costs no time.
   void work_on(int rank, int message, bool sends) {
     if (processing(messages_[std::size_t(message)], rank) > 0) {
       rank_state(rank).messages.push_back({message, sends});
@@ -345,7 +344,7 @@ class SimulationRun {
     load.start_reduce(now_, r.place, double(step.count) * width, blocks, reads_, writes_);
   }
 
-  // The load of a host has changed: its next end is another.
+  // Schedules the next end of a piece, since the load of a host has changed.
   void expect(int host) {
     HostState& h = hosts_[std::size_t(host)];
     if (h.load.next() < kNever) push(h.load.next(), EventKind::kHost, host, ++h.version);
@@ -373,9 +372,9 @@ class SimulationRun {
     expect(host);
   }
 
-  // The first byte leaves when those of earlier messages have, and comes before the last has left:
-  // the ranks at both ends work at the same time. A way that was idle is as much ahead as its burst
-  // allows, so `out_free` may lie before now.
+  // Begins a send. The first byte leaves after those of earlier messages and arrives before the
+  // last has left, so both ranks work at the same time. An idle link is ahead by as much as its
+  // burst allows, so `out_free` may lie before now.
   void begin_send(int index) {
     SimulatedMessage& m = messages_[std::size_t(index)];
     HostState& host = host_of(m.from);
@@ -389,7 +388,7 @@ class SimulationRun {
     if (m.wanted) push(m.first, EventKind::kReceive, index);
   }
 
-  // The system has all bytes: so the wire has them no earlier than now.
+  // Ends a send. The system has all bytes now, so the wire has them no earlier.
   void end_send(int index) {
     SimulatedMessage& m = messages_[std::size_t(index)];
     HostState& to = host_of(m.to);
@@ -405,7 +404,7 @@ class SimulationRun {
 
   void begin_receive(int index) { work_on(messages_[std::size_t(index)].to, index, false); }
 
-  // Its rank has done its work; the message may still be on its way.
+  // Ends the receiver's work. The message may still be on its way.
   void end_receive(int index) {
     SimulatedMessage& m = messages_[std::size_t(index)];
     m.taken = true;
@@ -473,15 +472,15 @@ class SimulationRun {
   const WireCosts& wire_;
   const SimulationOptions& options_;
   const double width_;
-  const double ahead_;  // s, of an idle way
+  const double ahead_;  // s, of an idle link
   int most_lanes_ = 0;
   double now_ = 0;
   std::uint64_t order_ = 0;
-  std::vector<LaneState> lanes_;  // by rank, then lane
+  std::vector<LaneState> lanes_;  // indexed by rank, then lane
   std::vector<RankState> ranks_;
   std::vector<HostState> hosts_;
-  std::vector<const HostCosts*> costs_;     // of each host
-  std::vector<std::vector<int>> ranks_of_;  // each host
+  std::vector<const HostCosts*> costs_;     // one entry per host
+  std::vector<std::vector<int>> ranks_of_;  // one list per host
   std::vector<SimulatedMessage> messages_;
   std::unordered_map<std::uint64_t, Channel> channels_;
   std::priority_queue<Event> events_;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Prices a plan: how long would it take on a machine of this topology? Discrete events, with the
-// executor's meaning of every step: a rank has one thread, which does what is ready of its lanes,
-// lowest lane first, messages before reductions. Shared are the processors and the memory (or the
-// links of devices) of a host, by what runs there at one time; and a host's way out and way in, by
-// its messages, one behind the other. All ranks begin at once.
+// Simulator: predicts how long a plan takes on a machine of this topology. It simulates discrete
+// events with the executor's meaning of every step. A rank has one thread, which runs what is ready
+// in its lanes: lowest lane first, messages before reductions. What runs on a host at one time
+// shares its processors and memory, or the links of its devices. The messages of a host share its
+// outgoing and incoming link, one after the other. All ranks begin at once.
 //
-// What is not modelled: a message leaves as soon as it is posted, whether or not it is awaited
-// (socket buffers take it); hosts talk over a switch that is never full; nothing else runs.
+// The model simplifies: a message leaves when it is posted, whether or not it is awaited (socket
+// buffers take it). Hosts communicate over a switch that is never full. Nothing else runs.
 //
-// Pure; any thread. No libm, so that all processes of one program compute the same numbers. About a
-// microsecond a step; memory in proportion to arrivals and messages.
+// Pure and thread-safe. It uses no libm, so that all processes of a program compute the same
+// numbers. It takes about a microsecond per step, and memory in proportion to arrivals and
+// messages.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -20,7 +21,7 @@
 
 namespace lockstep::collectives {
 
-// One thing that a rank did, for pictures. A send: while its bytes leave.
+// Records one action of a rank, for plots. A send lasts while its bytes leave.
 struct Activity {
   int rank = 0, lane = 0, step = 0;
   Action action = Action::kReduce;
@@ -29,30 +30,31 @@ struct Activity {
 
 struct Simulation {
   double seconds = 0;              // until the last rank has ended
-  std::vector<double> ended = {};  // of each rank, s
-  double wire_bytes = 0;           // that the host with most of them sends
+  std::vector<double> ended = {};  // s, per rank
+  double wire_bytes = 0;           // sent by the host with the most
   double memory_bytes = 0;         // likewise, read and written by reductions
-  // The part of a host that is needed longest, and how long: were it free whenever it is wanted.
+  // Part of a host that is needed longest, and its time if it were free whenever it is needed.
   HostPart part = HostPart::kMemory;
   double part_seconds = 0;
-  double work_seconds = 0;  // likewise, of the thread of the rank with most to do
-  // The most signals and messages of which each has to wait for the one before: how many, and how
-  // long they take by themselves, without bytes.
+  double work_seconds = 0;  // likewise, of the busiest rank's thread
+  // Longest chain of signals and messages that wait for each other: their number, and their time
+  // without bytes.
   int rounds = 0;
   double round_seconds = 0;
-  std::vector<Activity> activities = {};  // where asked for, in no order
+  std::vector<Activity> activities = {};  // if requested; unordered
 };
 
 struct SimulationOptions {
-  // Bytes of the collective that decide how much of it is in caches; 0: those of the plan. For a
-  // plan that is the reduced picture of a larger one.
+  // Bytes of the collective, which decide how much of it is in caches; 0: those of the plan. Set it
+  // for a plan that represents a larger one.
   double bytes = 0;
-  std::size_t slots = 1;  // numbers that an update keeps beside each weight: read and written
-  bool record = false;    // the activities
+  std::size_t slots = 1;  // optimizer slots per weight, read and written
+  bool record = false;    // record the activities
 };
 
-// The plan is right in form, as the verifier says. Throws Error(kInvalid) where it is for other
-// hosts than the topology's, and where some step waits for ever, naming rank, lane and step.
+// Simulates a plan that the verifier accepts as well formed. Throws Error(kInvalid) if the plan is
+// for other hosts than the topology's. It also throws if a step waits forever, and names rank, lane
+// and step.
 Simulation simulate(const Plan& plan, const Topology& topology,
                     const SimulationOptions& options = {});
 

@@ -70,7 +70,7 @@ std::size_t parse_size(std::string_view text, std::size_t plain) {
           "'{}' is no size: write e.g. 65536, 64k, 64KiB or 1.5m", engine::brief(text));
   require(number * double(factor) <= kMostSize, "'{}' bytes are too many", engine::brief(text));
   if (!whole) return std::size_t(number * double(factor));
-  std::size_t exact = 0;  // where a double has too few digits
+  std::size_t exact = 0;  // a double may have too few digits
   std::from_chars(text.data(), end, exact);
   return exact * factor;
 }

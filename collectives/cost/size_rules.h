@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Which algorithm somebody wants for which sizes, instead of what the planner would choose:
-// "direct:..64k,hierarchical:64k..". Entries are separated by commas: an algorithm, and a range of
-// bytes from its first number on to before its second; either may be missing, and so may the range
-// (then: all sizes). Blanks around an entry do not count; sizes for which "auto" is asked are as if
-// they were not named. Sizes are written as `parse_size` reads them, here and in all flags. Pure.
+// Rules that ask for an algorithm for a range of sizes instead of the planner's choice:
+// "direct:..64k,hierarchical:64k..". Commas separate entries. An entry has an algorithm and a range
+// of bytes, from its first number up to its second, exclusively. Either number may be missing.
+// Without a range the entry is for all sizes. Blanks around an entry are ignored. Sizes with "auto"
+// count as not named. `parse_size` defines how sizes are written, here and in all flags. All
+// functions are pure.
 #pragma once
 #include <cstddef>
 #include <limits>
@@ -19,17 +20,17 @@ struct SizeRule {
   bool operator==(const SizeRule&) const = default;
 };
 
-// Empty text and "auto": no rules. Throws Error(kInvalid) for what cannot be read, and where two
-// rules want one size.
+// Parses rules. An empty text and "auto" mean no rules. Throws Error(kInvalid) if the text cannot
+// be read or if two rules cover one size.
 std::vector<SizeRule> parse_size_rules(std::string_view text);
 
-// Without those at its beginning and end.
+// Removes blanks at the beginning and the end.
 std::string_view without_blanks(std::string_view text);
 
-// Bytes: "65536", "64k", "64KiB", "1.5M"; k, m and g are KiB, MiB and GiB (1024 and so on); kB, MB
-// and GB are of 1000; in capitals or not. A number without a unit counts `plain` bytes. What is cut
-// off is less than a byte. Throws Error(kInvalid), also for more than 2^60.
+// Parses bytes: "65536", "64k", "64KiB", "1.5M". k, m and g mean KiB, MiB and GiB (powers of 1024);
+// kB, MB and GB mean powers of 1000. Case is ignored. A number without a unit counts `plain` bytes.
+// Fractions of a byte are cut off. Throws Error(kInvalid), also for more than 2^60.
 std::size_t parse_size(std::string_view text, std::size_t plain = 1);
-std::string size_text(std::size_t bytes);  // "64 KiB"; "100 bytes" where no unit divides
+std::string size_text(std::size_t bytes);  // "64 KiB"; "100 bytes" if no unit divides
 
 }  // namespace lockstep::collectives

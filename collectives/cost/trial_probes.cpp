@@ -17,16 +17,16 @@ namespace {
 
 constexpr std::size_t kSmallestTrial = std::size_t(1) << 10, kTrialGrowth = 4;
 constexpr double kMayBeFastest = 4;  // times as long as the fastest
-// One trial may take this part of the time of all. On one host costs may be assumed, and all sizes
-// large.
+// Largest part of the time of all that one trial may take. On one host costs may only be assumed,
+// and all sizes may be large.
 constexpr double kMostOfAll = 0.1, kMostOnHost = 0.02;
-constexpr int kFirstTries = 2, kMostTries = 300;  // repetitions at first, and then
-constexpr double kShortest = 1e-9;                // s: of a clock that is too coarse
-// Meetings of the ranks for each repetition, and what writing numbers takes beside their sum.
+constexpr int kFirstTries = 2, kMostTries = 300;  // repetitions: at first, at most
+constexpr double kShortest = 1e-9;                // s; for a clock that is too coarse
+// Barriers per repetition, and the time of writing numbers relative to that of their sum.
 constexpr double kMeetingsOnHost = 3, kWritingPart = 0.5;
-// Parts of the samples that differ by less agree.
+// Ratio below which parts of the samples agree.
 constexpr double kAgree = 1.5;
-// The first tries, and those again that other work disturbed, have these parts of the time of all.
+// Parts of the time of all: for the first tries, and for repeating the disturbed ones.
 constexpr double kFirstTime = 0.3, kRetried = 0.3;
 
 std::vector<std::size_t> trial_sizes(const Topology& topology, std::size_t most) {
@@ -37,7 +37,7 @@ std::vector<std::size_t> trial_sizes(const Topology& topology, std::size_t most)
   return sizes;
 }
 
-// That have a plan of their own.
+// Returns the algorithms that have a plan of their own.
 std::vector<const Algorithm*> candidates(const Topology& topology, std::size_t bytes) {
   std::vector<const Algorithm*> found;
   const Request request = priced_request(topology, bytes);
@@ -57,7 +57,7 @@ ProbeGroup group_of(const Topology& topology, std::size_t bytes,
   made.wire = topology.hosts.size() > 1;
   made.writes = !made.wire;
   if (made.wire) {
-    // All ranks meet, and leave it at nearly the same time, as from no ring.
+    // All ranks leave this barrier at nearly the same time, unlike a ring.
     const Request meeting = priced_request(topology, sizeof(float));
     made.step.push_back({halving_doubling_all_reduce(meeting), {}, false});
     made.scratch = halving_doubling_scratch(meeting);
@@ -78,7 +78,7 @@ bool is_of(const Trial& trial, const Sample& sample) {
          sample.probe.algorithm == trial.algorithm;
 }
 
-// Null where there is none.
+// Returns null if there is none.
 const Sample* sample_of(const Trial& trial, const std::vector<Sample>& samples) {
   const auto found = std::ranges::find_if(samples, [&](const Sample& sample) {
     return is_of(trial, sample) && !sample.seconds.empty();
@@ -116,7 +116,8 @@ std::vector<Trial> planned_trials(const Topology& topology, double seconds, std:
   return trials;
 }
 
-// Each has the same part of the time. A meeting is taken to be as long as the fastest.
+// Gives each trial the same part of the time. Assumes that a barrier takes as long as the fastest
+// trial.
 std::vector<ProbeGroup> trial_groups(const Topology& topology, const std::vector<Trial>& trials,
                                      bool tried, double seconds) {
   const bool wire = topology.hosts.size() > 1;

@@ -12,14 +12,14 @@ using Kind = Probe::Kind;
 constexpr double kSmallestBulk = 2 << 10, kUsualBulk = 32 << 10, kLargestBulk = 8 << 20;
 constexpr double kGrowth = 4;
 constexpr int kMostBulk = 6, kLeastLargest = 2;  // repetitions, after the first
-// Parts of the time: of all messages; that the next bytes may take once; of those again.
+// Parts of the time: for all messages; for the next bytes, once; for repeated bytes.
 constexpr double kMessages = 0.25, kOnce = 0.3, kAgain = 0.5;
-// Messages, and how often each at most.
+// Messages, and the most repetitions of each.
 constexpr Probe kSmall[] = {{Kind::kMessages, 1, 24},
                             {Kind::kMessages, 6, 15},
                             {Kind::kAtOnce, 8, 12},
                             {Kind::kAtOnce, 32, 12}};
-constexpr double kFewBytes = 32 * 64;  // that the last of them sends
+constexpr double kFewBytes = 32 * 64;  // sent by the last of them
 
 double least_seconds(const Sample& sample) {
   double least = 0;
@@ -30,15 +30,15 @@ double least_seconds(const Sample& sample) {
   return least;
 }
 
-// How often something of `each` seconds is done in `seconds`.
+// Returns how often something of `each` seconds is done in `seconds`.
 int times(double seconds, double each, int most) {
   return seconds >= each * most ? most : std::max(1, int(seconds / each));
 }
 
 }  // namespace
 
-// What the samples say: times of a meeting, of one message's way, of many at once; and of bytes
-// once, ascending, with how often they were sent. 0: not measured yet.
+// Holds what the samples tell: times of a barrier, of one message, of many at once, and of bytes,
+// ascending, with their repetitions. 0: not measured yet.
 struct WireProbes::Seen {
   struct Bulk {
     double bytes = 0, seconds = 0;
@@ -47,7 +47,7 @@ struct WireProbes::Seen {
   double turn = 0, way = 0, many = 0;
   std::vector<Bulk> bulks = {};
 
-  // What `times` as many bytes will take as what took `seconds`: the way takes no longer.
+  // Returns the predicted time of `times` as many bytes as took `seconds`. Latency does not grow.
   double after(double seconds, double times) const {
     return std::max(seconds, way + times * std::max(0.0, seconds - way));
   }
@@ -95,7 +95,7 @@ std::optional<ProbeGroup> WireProbes::next(const std::vector<Sample>& samples) c
   return again(seen);
 }
 
-// The next size, if it will end in time.
+// Returns the next size, if it will end in time.
 std::optional<ProbeGroup> WireProbes::grown(const Seen& seen) const {
   const double once = seconds_ * kOnce;
   double bytes = kUsualBulk;
@@ -109,8 +109,9 @@ std::optional<ProbeGroup> WireProbes::grown(const Seen& seen) const {
   return wire_group("bytes between hosts", host_, {{Kind::kBulk, bytes, 1}});
 }
 
-// Half of the time is for the largest, which tell most of the wire: three in all, unless one alone
-// is too long, so that one or two that something else on the machine disturbed do not count.
+// Repeats the bytes. Half of the time is for the largest size, which tells most of the wire. It
+// runs three times in all, unless one takes too long, so that one or two disturbed ones do not
+// count.
 ProbeGroup WireProbes::again(const Seen& seen) const {
   std::vector<Probe> probes;
   const double others = double(std::max<std::size_t>(1, seen.bulks.size() - 1));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Which probes are run between hosts, and how often: as many as a time allows, however slow the
-// wire is. Who asks has the samples of all ranks, so all processes ask for the same without a word.
-// Pure; any thread.
+// Wire probes: chooses the probes between hosts and their repetitions, as many as a time limit
+// allows, however slow the wire is. The caller has the samples of all ranks, so all processes
+// choose alike without communication. Pure and thread-safe.
 //
-// First a turn and one message, which tell what a meeting and a way cost; then messages, as often
-// as their share of the time allows; then bytes, once each: four times as many as before, while the
-// last ones say that these will end in time. At last those again, as often as the rest allows. So
-// a wire that nobody has measured yet is asked for little first, and what takes longer than its
-// share is done once.
+// First come kTurn and one message, which tell the time of a barrier and of a message. Then come
+// messages, as often as their share of the time allows. Then come bytes, once each. The next size
+// is four times as large, if the last one predicts that it ends in time. At last the sizes of bytes
+// are repeated as often as the rest allows. So an unknown wire carries little at first, and a probe
+// that takes longer than its share runs once.
 #pragma once
 #include <optional>
 #include <vector>
@@ -19,12 +19,13 @@ namespace lockstep::collectives {
 
 class WireProbes {
  public:
-  // `host`: of each rank, of at least two hosts; `seconds`: that all should take.
+  // Plans probes that take `seconds` in all. `host`: one entry per rank, with at least two hosts.
   WireProbes(std::vector<int> host, double seconds);
-  // What comes next, given what was measured so far, of each probe all repetitions in one sample
-  // (`add_samples`); empty: enough is measured. The probes' repetitions are those that are missing.
+  // Returns the next probes, or nothing if enough is measured. `samples`: the measurements so far,
+  // with all repetitions of a probe in one sample (`add_samples`). The probes' repetitions are the
+  // missing ones.
   std::optional<ProbeGroup> next(const std::vector<Sample>& samples) const;
-  // The memory that all of them need.
+  // Returns a group that needs as much memory as all of them.
   ProbeGroup largest() const;
 
  private:

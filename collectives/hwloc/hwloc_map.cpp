@@ -26,14 +26,14 @@ HwlocTopology create() {
   return HwlocTopology(made);
 }
 
-// The nearest of these around a processor.
+// Returns the nearest object around a processor of which `is` holds.
 hwloc_obj_t around(hwloc_obj_t processor, bool (*is)(hwloc_obj_type_t)) {
   hwloc_obj_t at = processor;
   while (at != nullptr && !is(at->type)) at = at->parent;
   return at;
 }
 
-// The last cache: the outermost that holds data.
+// Returns the last cache, which is the outermost that holds data.
 hwloc_obj_t outermost_cache(hwloc_obj_t processor) {
   hwloc_obj_t last = nullptr;
   for (hwloc_obj_t at = processor; at != nullptr; at = at->parent)
@@ -41,7 +41,7 @@ hwloc_obj_t outermost_cache(hwloc_obj_t processor) {
   return last;
 }
 
-// What lies around several processors is called by the least of their numbers.
+// Returns the name of an object around several processors: the smallest of their numbers.
 int name_of(hwloc_obj_t around, hwloc_obj_t processor) {
   const hwloc_obj_t of = around == nullptr ? processor : around;
   return hwloc_bitmap_first(of->cpuset);
@@ -58,7 +58,7 @@ MachineMap map_of(hwloc_topology_t topology) {
     const hwloc_obj_t core =
         around(at, [](hwloc_obj_type_t type) { return type == HWLOC_OBJ_CORE; });
     const hwloc_obj_t cache = outermost_cache(at);
-    // Of several memories at one place the first is the ordinary one.
+    // If one place has several memories, the first is the ordinary one.
     const int node = std::max(0, hwloc_bitmap_first(at->nodeset));
     map.processors.push_back({int(at->os_index), name_of(core, at), name_of(cache, at), node});
     if (cache != nullptr) map.last_cache = std::size_t(cache->attr->cache.size);
@@ -70,8 +70,9 @@ MachineMap map_of(hwloc_topology_t topology) {
   return map;
 }
 
-// hwloc would make as many as are asked for: the product of all numbers that stand for how many
-// there are, which are those outside of brackets, behind a colon or by themselves.
+// Returns how many processors `text` asks for, since hwloc would create any number. It multiplies
+// all counts, which are the numbers outside of brackets that follow a colon or a space or begin the
+// text.
 std::size_t described_processors(const std::string& text) {
   std::size_t product = 1;
   int depth = 0;
@@ -102,7 +103,7 @@ std::string version() {
 std::optional<MachineMap> this_machine() {
   const HwlocTopology topology = create();
   if (topology == nullptr) return std::nullopt;
-  // Asks the processors themselves, one by one: a thread would have to go to each.
+  // Excludes the x86 backend, which asks each processor itself and so moves a thread to each.
   hwloc_topology_set_components(topology.get(), HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   if (hwloc_topology_load(topology.get()) != 0) return std::nullopt;
   MachineMap map = map_of(topology.get());

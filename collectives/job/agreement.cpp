@@ -16,7 +16,7 @@ using engine::Error;
 
 namespace {
 
-constexpr int kMostDifferences = 3;  // lines that are shown
+constexpr int kMostDifferences = 3;  // differing lines in an error
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -48,7 +48,7 @@ void require_same(Job& job, const std::string& mine, const std::string& what, bo
   }
 }
 
-// A process that still waits here when the first has left must not take it for dead.
+// Exchanges once more: a process that still waits here must not take the first that left for dead.
 void leave_together(Job& job, const std::string& what) {
   job.expect_deaths(true);
   job.bootstrap().all_gather("", what);
@@ -60,7 +60,7 @@ void run_collectively(Job& job, const std::function<void()>& body, const std::st
     body();
   } catch (const Error& error) {
     mine = engine::to_bytes(error);
-  } catch (const std::exception& error) {  // such as no memory: others must not wait for this one
+  } catch (const std::exception& error) {  // others must not wait for this one
     mine = engine::to_bytes({Code::kIo, fmt::format("{}: {}", what, error.what())});
   }
   const bool expected = job.expect_deaths(false);
@@ -74,7 +74,7 @@ void run_collectively(Job& job, const std::function<void()>& body, const std::st
   job.expect_deaths(expected);
 }
 
-// Pieces that a bootstrap takes, as many rounds as the longest text needs.
+// Sends pieces that a bootstrap accepts, in as many rounds as the longest text needs.
 std::vector<std::string> collect(Job& job, const std::string& mine, const std::string& what) {
   constexpr std::size_t kPiece = std::size_t(1) << 18;
   Bootstrap& bootstrap = job.bootstrap();

@@ -30,43 +30,43 @@
 namespace lockstep::collectives {
 namespace {
 
-// Costs of an executor that works otherwise are of no use: counted up when it does. What is run,
-// and by which plans, is in the fingerprint by itself.
+// Increased when the executor changes, since older costs are of no use then. The fingerprint itself
+// covers what is run and by which plans.
 constexpr int kCostsVersion = 8;
 
-// Memory that all ranks of a machine touch in the largest pass: so much more than the last cache
-// that little of it stays there, and not so much that it takes long, or long to get.
+// Memory that all ranks of a machine touch in the largest pass. It exceeds the last cache so far
+// that little of it stays there, but takes neither long to allocate nor long to pass over.
 constexpr std::size_t kCaches = 2;
 constexpr std::size_t kLeastOfHost = std::size_t(64) << 20, kMostTouched = std::size_t(128) << 20;
-// Of hosts that are parts of one machine, which take turns on its processors: no more than that,
-// though a larger last cache may hold it.
+// Limit for hosts that are parts of one machine and take turns on its processors. It holds even if
+// a larger last cache has room for this memory.
 constexpr std::size_t kTouchedTogether = std::size_t(64) << 20;
-// Of what a process could take.
+// Divisor of the memory that a process could allocate.
 constexpr std::size_t kShareOfMemory = 4;
 
-// How long things may take. Of passes the larger ones take longer, and are done less often. A host
-// that is slower does less; what is least is done however long it takes.
+// Time limits of groups. Larger passes take longer and are repeated less often. A slower host does
+// less, but it does the minimum however long that takes.
 constexpr double kSignals = 15e-3, kLines = 20e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
                  kLargestPasses = 75e-3, kSmallStores = 15e-3, kLargestStores = 40e-3,
                  kWireTime = 120e-3;  // s
-// Trials on one host where ranks share processors take so many times as long.
+// Factor of the time of trials on one host if ranks share processors.
 constexpr double kShared = 3;
-// Of what is within hosts, where there is a wire to measure, too.
+// Factor of the times within hosts if a wire is measured too.
 constexpr double kPartBesideWire = 0.35;
 
 struct Passes {
-  std::size_t bytes = 0;  // of a rank in the largest pass
-  std::size_t ranks = 0;  // of the host with most
+  std::size_t bytes = 0;  // per rank in the largest pass
+  std::size_t ranks = 0;  // most ranks of a host
 };
 
-// What the ranks of this host touch of that.
+// Returns the bytes that the ranks of this host touch in the largest pass.
 std::size_t touched_by_host(const CalibrationOptions& options, int hosts_of_machine) {
   if (options.most_touched > 0) return options.most_touched;
   if (hosts_of_machine > 1) return kTouchedTogether / std::size_t(hosts_of_machine);
   return std::clamp(kCaches * last_cache(), kLeastOfHost, kMostTouched);
 }
 
-// Of all hosts the least bytes, so that all do the same.
+// Returns the largest passes that fit all hosts, so that all hosts do the same.
 Passes largest_passes(const JobRanks& ranks, std::size_t touched) {
   const std::size_t local = ranks.local().size(), mine = ranks.mine().size();
   const std::size_t room = available_memory(local / mine) / kShareOfMemory / mine;
@@ -81,12 +81,12 @@ Passes largest_passes(const JobRanks& ranks, std::size_t touched) {
   return largest;
 }
 
-// What is run within hosts: `first` tells how sums are done in `then`.
+// Holds the probes within hosts. `first` decides how sums are done in `then`.
 struct LocalProbes {
   std::vector<ProbeGroup> first, then;
 };
 
-// Of trials: the largest, in bytes of a rank, where the ranks of a host touch no more than this.
+// Returns the bytes per rank of the largest trial, within what the ranks of a host touch in passes.
 std::size_t most_tried(const Passes& largest) {
   return std::min(kMostTriedOnHost, largest.bytes);
 }
@@ -101,7 +101,7 @@ LocalProbes local_probes(const JobRanks& ranks, const Passes& largest_pass, int 
     const std::size_t larger = sizes.size() - 1 - i;
     group.seconds = larger == 0 ? kLargestPasses : larger == 1 ? kMiddlePasses : kSmallPasses;
   }
-  // The same on all hosts, as the passes are.
+  // All hosts do the same stores, as they do the same passes.
   const auto stores =
       store_probe_sizes(largest_pass.bytes * largest_pass.ranks, largest_pass.ranks);
   for (std::size_t i = 0; i < stores.size(); ++i) {
@@ -119,7 +119,7 @@ void add_note(std::string& note, const std::string& more) {
   note += (note.empty() ? "" : "; ") + more;
 }
 
-// Of each host, as its first process says.
+// Returns the processors of each host, as its first process reports them.
 std::vector<int> processors_of_hosts(const JobRanks& ranks, int here) {
   const auto all = ranks.bootstrap.all_gather(std::to_string(here), "processors for calibration");
   std::vector<int> processors;
@@ -129,8 +129,8 @@ std::vector<int> processors_of_hosts(const JobRanks& ranks, int here) {
   return processors;
 }
 
-// One process searches for the costs and hands them round, since all would find the same, and where
-// processes share processors they would take them from each other.
+// Lets one process search for the costs and send them to all, since all would find the same.
+// Processes that share processors would also slow each other down.
 Topology costs_of_first(Bootstrap& bootstrap, Topology topology, const std::vector<Sample>& samples,
                         const std::vector<int>& processors, double trials, std::size_t most) {
   const auto all = all_or_none(bootstrap, "measured costs", [&] {
@@ -148,14 +148,14 @@ Topology costs_of_first(Bootstrap& bootstrap, Topology topology, const std::vect
   return topology;
 }
 
-// Identifies a job, so that costs are kept for its like.
+// Identifies a job, so that costs are kept for jobs like it.
 struct JobIdentity {
   RankProcessors mine;
-  std::vector<int> processors;  // of hosts
+  std::vector<int> processors;  // one per host
   std::string fingerprint;
 };
 
-// Puts back how the job goes over memory, which probes change.
+// Restores the job's memory access, which probes change.
 class AccessOfJob {
  public:
   explicit AccessOfJob(Job& job) : job_(job), before_(job.access()) {}
@@ -168,14 +168,16 @@ class AccessOfJob {
   MemoryAccess before_;
 };
 
-// Ranks that are more than processors wait for each other, every time: that is no disturbance.
+// Holds measured costs. If ranks outnumber processors, they always wait for each other; that is no
+// disturbance.
 struct Measured {
   Topology topology;
-  ProcessorWait wait = {};  // of the rank that waited longest
+  ProcessorWait wait = {};  // wait of the rank that waited longest
   bool disturbed = false;   // by other work
 };
 
-// What the ranks do while they are timed, as an executor of a step would.
+// Returns the memory access of the ranks while they are timed, as an executor of a step would use
+// it.
 MemoryAccess access_of(const JobRanks& ranks, const Topology& topology) {
   return memory_access(
       topology.hosts[std::size_t(ranks.host[std::size_t(ranks.mine().front())])].costs);
@@ -188,21 +190,21 @@ Measured tried(Job& job, const RankProcessors& mine, const Topology& topology,
       most_tried(largest_passes(ranks, touched_by_host(options, mine.hosts_of_machine)));
   const double seconds = options.trials * (mine.enough ? 1 : kShared);
   Measured result{topology};
-  // Ranks whose processors other work has take longer, as those that share them do.
+  // Ranks take longer if other work has their processors, like ranks that share processors.
   for (const double time : {seconds, options.trials * (kShared - 1)}) {
     ProbeRun run(job, largest_trials(topology, most), ops, mine.binding.processors, options.waited);
     job.set_access(access_of(ranks, topology));
     result.topology.trials = planned_trials(topology, time, most);
     time_trials(result.topology, time, [&](const auto& groups) { return run.measure(groups); });
     result.wait = run.processor_wait();
-    // In so short a time the least wait that counts elsewhere would be most of it.
+    // In so short a time, the least wait that counts elsewhere would be most of it.
     result.disturbed = mine.enough && result.wait.part() > result.wait.kPart;
     if (!result.disturbed) break;
   }
   return result;
 }
 
-// First what is within hosts, then the wire; then sums, with the costs that follow from both.
+// Measures costs within hosts, then the wire, and then sums with the costs that follow from both.
 Measured measured(Job& job, const JobIdentity& identity, const Topology& topology,
                   const engine::Ops& ops, const CalibrationOptions& options) {
   const JobRanks& ranks = job.ranks();
@@ -238,7 +240,7 @@ Measured measured(Job& job, const JobIdentity& identity, const Topology& topolog
   return {std::move(found), wait, mine.enough && wait.disturbed()};
 }
 
-// Says that it takes long, if it does while this lives.
+// Tells the user once if measuring takes long.
 class SlowNotice {
  public:
   explicit SlowNotice(const CalibrationOptions& options)
@@ -265,7 +267,7 @@ std::string disturbed_note(const ProcessorWait& wait, bool would_be_kept) {
       100 * wait.part(), would_be_kept ? ", but not kept: the next job measures anew" : "");
 }
 
-// Of what is run on any machine, as it would be on one of a few ranks.
+// Returns a hash of the probes that any machine runs, as for a few ranks.
 std::uint64_t hash_of_probes() {
   constexpr std::size_t kBytes = std::size_t(64) << 10;
   std::vector<ProbeGroup> all;
@@ -283,7 +285,7 @@ std::uint64_t hash_of_probes() {
   return hash(all);
 }
 
-// `interfaces`: of each process, which may have one of its own.
+// Returns the fingerprint of a job. `interfaces`: one per process, which may differ.
 std::string host_fingerprint(const Topology& topology, const std::vector<int>& processors,
                              const std::vector<std::string>& interfaces, const Network& network) {
   return fingerprint(
@@ -304,8 +306,8 @@ JobIdentity identity_of(const Job& job, const Topology& topology) {
   return {std::move(mine), std::move(processors), std::move(fingerprint)};
 }
 
-// From the first process's file. `trials_suffice`: without measured costs. `instead`: what is done
-// where that is of no use.
+// Reads the costs from the first process's file. `trials_suffice`: accepts trials without measured
+// costs. `instead`: what is done if the file is of no use.
 Calibration stored_by_first(Bootstrap& bootstrap, const Topology& topology,
                             const std::string& fingerprint, const CalibrationOptions& options,
                             bool trials_suffice, const char* instead) {
@@ -359,7 +361,7 @@ Calibration calibrate(Job& job, const Topology& topology, const engine::Ops& ops
     notice.reset();
     result.disturbed = found.disturbed;
     if (first && found.disturbed) {
-      // A start on one host says it in its explanation alone: little is lost.
+      // A start on one host reports it only in its explanation, since little is lost.
       if (!options.trials_alone)
         add_note(result.note, disturbed_note(found.wait, !options.cache.empty()));
     } else if (first && !options.cache.empty() &&

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Measures what the ranks of a job cost each other: signals, reductions, passes over memory of
-// several sizes within each host; latency, messages and bytes between hosts, over the transport
-// that they will use. What is run stands in collectives/cost/probes.h, what becomes of the times in
-// collectives/cost/calibration.h. All ranks end with the same numbers.
+// Measures the costs between the ranks of a job. Within each host these are signals, reductions,
+// and passes over memory of several sizes. Between hosts they are latency, messages and bytes, over
+// the transport that the ranks will use. collectives/cost/probes.h defines what runs, and
+// collectives/cost/calibration.h turns times into costs. All ranks end with the same numbers.
 //
-// A second job of the same shape on the same machines takes them from a file
-// (collectives/cost/cost_cache.h) which the first process reads and writes. What was measured while
-// other work had the processors is used, and not kept: the next job measures anew.
+// A second job of the same shape on the same machines takes the costs from a file
+// (collectives/cost/cost_cache.h), which the first process reads and writes. Costs that were
+// measured while other work had the processors are used but not kept: the next job measures anew.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -21,45 +21,46 @@
 namespace lockstep::collectives {
 
 struct CalibrationOptions {
-  std::filesystem::path cache = {};  // folder of the files; empty: none is read or written
-  bool fresh = false;                // do not read; what is measured is stored
-  // On one host: only times all-reduces (collectives/topology/trial.h), for as long as a start may
-  // wait. All other costs are assumed.
+  std::filesystem::path cache = {};  // folder of the files; empty: no files
+  bool fresh = false;                // measures anew and stores, without reading
+  // If true, only all-reduces are timed (collectives/topology/trial.h), for as long as a start may
+  // wait. All other costs are assumed. Only for one host.
   bool trials_alone = false;
-  // s: of all trials together; on one host where ranks are more than processors three times as
-  // much.
+  // Seconds of all trials together. They take three times as long on one host with more ranks than
+  // processors.
   double trials = 40e-3;
-  // Bytes that all ranks of a host touch at most; 0: so many that the last cache holds little.
+  // Most bytes that all ranks of a host touch. 0: so many that the last cache holds few of them.
   std::size_t most_touched = 0;
-  // Told a line, once, on the first process and from a thread of its own, where measuring takes
-  // longer than `notice_after`: over slow wires. Must not throw.
+  // Receives one line, once, if measuring takes longer than `notice_after` (on slow networks). It
+  // is called on the first process, on a thread of its own. It must not throw.
   std::function<void(const std::string&)> tell = {};
   std::chrono::milliseconds notice_after{2000};
-  // Tests: what the kernel says of a rank's thread (collectives/run/processor_wait.h).
+  // Returns how long a rank's thread waited for a processor (collectives/run/processor_wait.h).
+  // Tests replace it.
   std::function<double()> waited = seconds_without_processor;
 };
 
 struct Calibration {
-  Topology topology;       // `costs_are` "measured"; "assumed" beside trials alone
-  double seconds = 0;      // that it took
+  Topology topology;       // `costs_are` "measured"; after trials alone "assumed"
+  double seconds = 0;      // time of this call
   bool cached = false;     // the costs are from a file
-  bool kept = false;       // they were measured now, and are in that file for the next job
-  bool disturbed = false;  // by other work, so that they are not kept
-  // For who started the job, one line, on the first process; else empty: what was wrong with that
-  // file, or that the costs are not kept since other work disturbed them.
+  bool kept = false;       // measured now and stored for the next job
+  bool disturbed = false;  // other work disturbed it: not stored
+  // A line for the user, on the first process, else empty. It says what was wrong with that file,
+  // or that the costs are not kept since other work disturbed them.
   std::string note = {};
 };
 
-// Collective, for all processes of the job. `topology`: of the job's ranks, as discover() gave it.
-// What such a job measured before, where the folder has it whole; else nothing: then the topology
-// is as it came, and `cached` is false. Some small exchanges, no other time.
+// Returns the costs that such a job measured before, if the folder has all of them. Otherwise the
+// topology is unchanged and `cached` is false. Collective over all processes of the job.
+// `topology`: of the job's ranks, from discover(). Takes only some small exchanges.
 Calibration stored_costs(Job& job, const Topology& topology, const CalibrationOptions& options);
 
-// The same, and measures where there are none. A thread for each rank of this process, bound as
-// ranks that train or are timed would be; `ops`: for all of them. Takes memory for a while: some
-// 100 MiB a host. Some tenths of a second, however slow the machine and the wire are
-// (collectives/cost/wire_probes.h says what is left out there). Throws Error(kTimeout) and
-// Error(kPeerLost) naming ranks, and what mapping and connecting throw.
+// Returns the stored costs, or measures them if there are none. Runs one thread for each rank of
+// this process, bound as in training; `ops` is for all of them. Takes some 100 MiB of memory per
+// host for a while. Takes some tenths of a second on any machine and network
+// (collectives/cost/wire_probes.h says what is left out on slow ones). Throws Error(kTimeout) and
+// Error(kPeerLost), which name ranks, and what mapping and connecting throw.
 Calibration calibrate(Job& job, const Topology& topology, const engine::Ops& ops,
                       const CalibrationOptions& options);
 

@@ -16,7 +16,7 @@
 namespace lockstep::collectives {
 namespace {
 
-// Costs that were measured in another way are of no use: counted up where it changes.
+// Increased when the measurement changes, since older costs are of no use then.
 constexpr int kGpuCostsVersion = 1;
 
 std::string gpu_fingerprint(const Topology& topology, const GpuCalibration& how) {

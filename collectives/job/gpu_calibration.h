@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What the replicas of one process on GPUs cost each other, several on one GPU included: measured
-// by collectives/cost/gpu_probes.h, and kept in a file as what ranks on processors cost each other
-// (calibration.h). A job with other GPUs, another driver, other links or another version of
-// lockstep has another file.
+// Costs between the replicas of one process on GPUs, including several on one GPU.
+// collectives/cost/gpu_probes.h measures them. They are stored in a file, like the costs between
+// ranks on processors (calibration.h). A job with other GPUs, another driver, other links or
+// another version of lockstep has another file.
 #pragma once
 #include <filesystem>
 #include <vector>
@@ -16,20 +16,21 @@
 namespace lockstep::collectives {
 
 struct GpuCalibration {
-  std::vector<engine::Device*> devices = {};  // one entry a rank
-  engine::GpuTopology gpus = {};              // how they are linked, where they are several
-  std::filesystem::path cache = {};           // folder of the files; empty: none is read or written
-  bool fresh = false;                         // do not read; what is measured is stored
+  std::vector<engine::Device*> devices = {};  // one entry per rank
+  engine::GpuTopology gpus = {};              // links between them, if several
+  std::filesystem::path cache = {};           // folder of the files; empty: no files
+  bool fresh = false;                         // measures anew and stores, without reading
   GpuProbes probes = {};
 };
 
-// `topology`: of one process, as discover() gave it. What was measured before, where the folder has
-// it whole; else the topology is as it came, and `cached` is false. No time.
+// Returns the costs that were measured before, if the folder has all of them. Otherwise the
+// topology is unchanged and `cached` is false. `topology`: of one process, from discover(). Takes
+// next to no time.
 Calibration stored_gpu_costs(const Topology& topology, const GpuCalibration& how);
 
-// The same, and measures where there are none. While nothing else uses the GPUs. Throws
-// Error(kInvalid) naming two that do not reach each other's memory, Error(kMemory), and
-// Error(kDevice) of a link that carries other numbers.
+// Returns the stored costs, or measures them if there are none. Nothing else may use the GPUs
+// meanwhile. Throws Error(kInvalid), which names two GPUs that do not reach each other's memory,
+// Error(kMemory), and Error(kDevice) if a link changes numbers.
 Calibration calibrate_gpus(const Topology& topology, const GpuCalibration& how);
 
 }  // namespace lockstep::collectives

@@ -12,7 +12,7 @@
 namespace lockstep::collectives {
 namespace {
 
-// {rank here, rank there}
+// Returns the pairs {rank here, rank there} that exchange messages.
 std::vector<std::pair<int, int>> pairs_of(const std::vector<int>& mine, const StepPlan& plan) {
   std::set<std::pair<int, int>> pairs;
   for (const int rank : mine)
@@ -27,7 +27,7 @@ std::vector<std::unique_ptr<Transport>> connect_sockets(
     const JobRanks& ranks, const std::vector<std::pair<int, int>>& pairs, const Network& network,
     std::chrono::milliseconds deadline, const std::string& what) {
   std::optional<TcpFabric> fabric;
-  // Of each process: an address and a key, of which the first one's is taken.
+  // Each process sends an address and a key; the key of the first process is used.
   const auto all = all_or_none(ranks.bootstrap, what + "addresses of the ranks", [&] {
     fabric.emplace(TcpOptions{network.interface, network.first_port, network.last_port});
     return fabric->address() + "\n" + random_secret();

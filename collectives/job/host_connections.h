@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Connections between the ranks that the plans of a step let talk across hosts: each process
-// listens, sends its address and a random key through the bootstrap, and the ranks of each pair
-// connect (collectives/tcp); or MPI carries their messages (collectives/mpi).
+// Connections between the ranks of different hosts that exchange messages in the plans of a step.
+// Each process listens, and sends its address and a random key through the bootstrap. Then the
+// ranks of each pair connect (collectives/tcp). With transport mpi, MPI carries the messages
+// (collectives/mpi).
 #pragma once
 #include <chrono>
 #include <memory>
@@ -15,10 +16,10 @@
 
 namespace lockstep::collectives {
 
-// Collective. Element i is for rank i of `ranks.mine()`; null where all ranks are on one host.
-// `what` stands in front in errors: "buckets: ". Throws Error(kTimeout) naming who did not come,
-// and what the bootstrap throws or was abandoned with; where a process cannot listen,
-// Error(kInvalid) or Error(kIo) on all of them.
+// Connects the ranks of this process. Collective. Element i is for rank i of `ranks.mine()`, or
+// null if all ranks are on one host. `what` precedes the text of errors: "buckets: ". Throws
+// Error(kTimeout), which names the missing ranks, and what the bootstrap throws or was abandoned
+// with. If a process cannot listen, all throw Error(kInvalid) or Error(kIo).
 std::vector<std::unique_ptr<Transport>> connect_hosts(const JobRanks& ranks, const StepPlan& plan,
                                                       const Network& network,
                                                       std::chrono::milliseconds deadline,

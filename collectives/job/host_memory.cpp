@@ -16,9 +16,9 @@ namespace lockstep::collectives {
 
 namespace {
 
-// Processes of a host map what all of them take, and each alone might find room for its own. So
-// they compare before anybody takes anything: all see the same numbers, and come to the same
-// answer.
+// Throws if a host lacks memory. Its processes map what all of them allocate, and each alone might
+// find room for its own. So they compare before they allocate: all see the same numbers and come to
+// the same answer.
 void require_room(const JobRanks& ranks, std::size_t block, std::size_t control,
                   const std::string& what) {
   const std::vector<int> mine = ranks.mine(), local = ranks.local();
@@ -53,7 +53,7 @@ void require_room(const JobRanks& ranks, std::size_t block, std::size_t control,
 
 }  // namespace
 
-// All hosts take part in the exchanges, whether they map or not.
+// All hosts take part in the exchanges, even if they do not map.
 HostMemory::HostMemory(const JobRanks& ranks, std::size_t block, std::size_t control,
                        const std::string& what)
     : local_(ranks.local()), blocks_(local_.size(), nullptr) {
@@ -71,7 +71,8 @@ HostMemory::HostMemory(const JobRanks& ranks, std::size_t block, std::size_t con
   for (MappedMemory& memory : mapped_) memory.close_file();
 }
 
-// My ranks' blocks; the first process of the host has the control block too.
+// Allocates the blocks of this process's ranks; on the first process of the host also the control
+// block.
 void HostMemory::take(const JobRanks& ranks, std::size_t block, std::size_t control,
                       const std::string& what) {
   const std::vector<int> mine = ranks.mine();
@@ -86,7 +87,8 @@ void HostMemory::take(const JobRanks& ranks, std::size_t block, std::size_t cont
   if (local_.front() == mine.front()) mapped_.emplace_back("lockstep control", control);
 }
 
-// Every process has told where its memory is, a line for each piece; those of one host map it.
+// Maps the memory of this host's processes. Every process has sent its addresses, one line per
+// piece.
 void HostMemory::map(const JobRanks& ranks, const std::vector<std::string>& addresses) {
   for (std::size_t at = 0; at < local_.size() && !mapped_.empty();) {
     const int process = ranks.process[std::size_t(local_[at])];

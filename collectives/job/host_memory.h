@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The memory that ranks of one host read and write of each other: one block a rank, of one size,
-// and one control block for all, which a Team needs. Plain memory where this process has the host
-// for itself, else memory that its processes map from each other. Zeroed, each block by the process
-// of its rank; aligned to 4096 bytes, from 4 MiB on to 2 MiB. Freed with this object, which whoever
-// uses the blocks must not outlive; what others have mapped of it stays theirs.
+// Memory in which the ranks of one host read and write each other's data. It has one block per
+// rank, all of one size, and one control block for all, which a Team needs. It is plain memory if
+// this process has the host to itself, else memory that the processes map from each other. The
+// process of a rank zeroes its block. Blocks are aligned to 4096 bytes, from 4 MiB on to 2 MiB. The
+// memory is freed with this object, which must outlive all users of the blocks. Mappings of other
+// processes stay theirs.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,15 +17,15 @@ namespace lockstep::collectives {
 
 class HostMemory {
  public:
-  // Collective, for all processes of the job. `block`: bytes of each, a multiple of 4096;
-  // `control`: bytes. `what` stands in front in errors: "buckets: ". Throws Error(kIo) where there
-  // is no memory for all processes of a host or it cannot be mapped, on all processes where on one;
-  // and what the bootstrap throws.
+  // Maps the memory; collective over all processes of the job. `block`: bytes per block, a multiple
+  // of 4096. `control`: bytes. `what` precedes the text of errors: "buckets: ". Throws Error(kIo)
+  // on all processes if a host lacks memory for its processes or one cannot map it, and what the
+  // bootstrap throws.
   HostMemory(const JobRanks& ranks, std::size_t block, std::size_t control,
              const std::string& what);
 
   const std::vector<int>& local() const { return local_; }  // ranks of this host
-  std::byte* block(int rank) const;                         // of a rank of this host
+  std::byte* block(int rank) const;                         // of a rank on this host
   std::byte* control() const { return control_; }
 
  private:
@@ -32,11 +33,11 @@ class HostMemory {
   void map(const JobRanks& ranks, const std::vector<std::string>& addresses);
 
   std::vector<int> local_;
-  std::vector<std::byte*> blocks_;  // of the ranks of this host
+  std::vector<std::byte*> blocks_;  // one per rank of this host
   std::byte* control_ = nullptr;
   engine::Buffer own_;                 // one process: all blocks and the control block
-  std::vector<MappedMemory> mapped_;   // several: of my ranks, then perhaps control
-  std::vector<engine::Buffer> peers_;  // of theirs
+  std::vector<MappedMemory> mapped_;   // several: this process's ranks, perhaps control
+  std::vector<engine::Buffer> peers_;  // mapped from other processes
 };
 
 }  // namespace lockstep::collectives

@@ -61,7 +61,8 @@ void Job::stop_all(const engine::Error& why) noexcept {
   ranks_.bootstrap.abandon(why);
 }
 
-// The first death is the cause: those who die after it have been stopped by it.
+// Handles a death. The first death is the cause: processes that die after it have been stopped by
+// it.
 void Job::died(const PeerProcess& peer) noexcept {
   const std::scoped_lock lock(mutex_);
   if (lost_ || (expected_ && stops_.empty())) return;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// A job, as one of its processes sees it: who its ranks are, how they reach each other, and what
-// ends when one of them is lost. Everything that runs plans is set up on a job: strategies,
-// communicators, calibration, benchmarks. Such a set-up is memory (host_memory.h), a team
-// (job_team.h), connections (host_connections.h) and executors with `executor_options`;
-// rank_link.h joins these for a process with one rank, strategies/synchronous for several.
+// A job as one of its processes sees it: its ranks, how they reach each other, and what stops if
+// one is lost. Everything that runs plans is set up on a job: strategies, communicators,
+// calibration, benchmarks. A set-up has memory (host_memory.h), a team (job_team.h), connections
+// (host_connections.h), and executors with `executor_options`. rank_link.h joins these for a
+// process with one rank, strategies/synchronous for several.
 //
-// A job watches the other processes of this machine; the loss of those of other machines is
-// reported by their transports. A death stops all teams of the job, and breaks off all exchanges
-// over its bootstrap.
+// A job watches the other processes of this machine. Transports report lost processes of other
+// machines. A death stops all teams of the job and breaks off all exchanges over its bootstrap.
 //
-// Made by all processes at once (collective); one exchange. Any thread, but for the setters.
+// All processes create it at once (collective, one exchange). Thread-safe, except for the setters.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -30,17 +29,17 @@
 namespace lockstep::collectives {
 
 struct JobOptions {
-  std::chrono::milliseconds deadline{60000};  // of every wait for another rank
+  std::chrono::milliseconds deadline{60000};  // limit of each wait for another rank
   Network network = {};                       // between hosts
-  std::string activity = {};                  // behind errors of deaths, where no Activity is
+  std::string activity = {};                  // ends errors of deaths without an Activity
 };
 
 class Job {
  public:
-  // What `ranks` refers to outlives the job. Throws Error(kInvalid) for a deadline that is not
-  // positive, what the exchange throws, and Error(kIo) where processes cannot be watched.
+  // Creates a job. What `ranks` refers to must outlive it. Throws Error(kInvalid) if the deadline
+  // is not positive, what the exchange throws, and Error(kIo) if processes cannot be watched.
   Job(JobRanks ranks, const JobOptions& options);
-  // The same for processes whose ids are known (`pids`, by process): without an exchange.
+  // Creates a job without an exchange, from known process ids (`pids`, by process).
   Job(JobRanks ranks, const std::vector<int>& pids, const JobOptions& options);
   ~Job();
   Job(const Job&) = delete;
@@ -57,26 +56,27 @@ class Job {
   // Returns options with the job's deadline and memory access.
   ExecutorOptions executor_options() const;
 
-  // Sets how sums of this host go over memory (memory_access.h), for executors that are made later.
+  // Sets how sums of this host access memory (memory_access.h), for executors that are created
+  // later.
   void set_access(const MemoryAccess& access) { access_ = access; }
   const MemoryAccess& access() const { return access_; }
-  // Sets which ranks share memory: the host of each, which `ranks` said at first.
+  // Sets the host of each rank, instead of that in `ranks`. Ranks of one host share memory.
   void set_hosts(std::vector<int> host) { ranks_.host = std::move(host); }
 
-  // Stops everything that waits, on all ranks of this host. After kPeerLost exchanges over the
-  // bootstrap break off, too, and the job is over: teams that are made later are stopped at once.
+  // Stops everything that waits, on all ranks of this host. After kPeerLost, exchanges over the
+  // bootstrap break off too, and the job is over: teams that are created later are stopped at once.
   void stop(const engine::Error& why) noexcept;
   // Returns the error of the first lost rank.
   std::optional<engine::Error> lost() const;
-  // Sets whether deaths are ignored while there is nothing to stop, as after an error of all ranks,
-  // which then leave one by one. Returns the previous value.
+  // Sets whether deaths are ignored while there is nothing to stop. That is for an error of all
+  // ranks, which then leave one by one. Returns the previous value.
   bool expect_deaths(bool expected);
-  // Ignores all later deaths: for the orderly end.
+  // Ignores all later deaths, for an orderly end.
   void release();
 
-  // A function that `stop` calls, for as long as this lives; at once where a rank is lost already.
-  // Functions are called in the order in which they were made. They must not throw or call the job,
-  // and may wait only for what an earlier one ends.
+  // Registers a function that `stop` calls while this object lives. It is called at once if a rank
+  // is lost already. Functions are called in the order of their registration. They must not throw
+  // or call the job, and may wait only for what an earlier function ends.
   class Stopper {
    public:
     Stopper(Job& job, std::function<void(const engine::Error&)> stop);
@@ -89,8 +89,8 @@ class Job {
     std::list<std::function<void(const engine::Error&)>>::iterator at_;
   };
 
-  // A description of what the process does, for as long as this lives, in errors of deaths:
-  // "<before>rank 2 (process 4711) died<after>". The last one made counts.
+  // Describes what the process does, in errors of deaths: "<before>rank 2 (process 4711)
+  // died<after>". The description holds while this object lives. The latest one counts.
   class Activity {
    public:
     Activity(Job& job, std::string before, std::string after);
@@ -100,7 +100,7 @@ class Job {
 
    private:
     Job& job_;
-    std::string before_, after_;  // as they were
+    std::string before_, after_;  // previous texts
   };
 
  private:
@@ -111,7 +111,7 @@ class Job {
   JobOptions options_;
   int first_;
   MemoryAccess access_ = {};
-  mutable std::mutex mutex_;  // the next four
+  mutable std::mutex mutex_;  // protects the members up to after_
   std::list<std::function<void(const engine::Error&)>> stops_;
   std::optional<engine::Error> lost_;
   bool expected_ = false;

@@ -9,7 +9,7 @@
 namespace lockstep::collectives {
 namespace {
 
-// The ranks that `which` has as `value`.
+// Returns the ranks for which `which` has this value.
 std::vector<int> where(const std::vector<int>& which, int value) {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < which.size(); ++rank)

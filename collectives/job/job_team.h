@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A team (collectives/run/team.h) that is stopped with its job; at once where a rank of the job is
-// lost already. The job, and the memory of the control block, outlive it.
+// A team (collectives/run/team.h) that is stopped with its job, and at once if a rank of the job is
+// lost already. The job and the memory of the control block outlive it.
 #pragma once
 #include "collectives/job/host_memory.h"
 #include "collectives/job/job.h"

@@ -22,19 +22,19 @@ namespace {
 using engine::Clock;
 
 constexpr std::size_t kLine = 64;
-// Teams over one control block: more groups than a calibration has.
+// Most teams over one control block, more than a calibration has groups; and most plans per team.
 constexpr std::size_t kTeams = 40, kPlans = 8;
-// With so few repetitions the first one counts: it is left out where others are faster.
+// Largest number of repetitions that all count. With more, one run comes first that does not count.
 constexpr int kFew = 3;
 const std::string kWhat = "calibration: ";
-constexpr std::chrono::milliseconds kListens{20};  // between two looks
+constexpr std::chrono::milliseconds kListens{20};  // between two polls
 
 std::size_t pages_of(std::size_t elements) {
   return whole_pages(std::max<std::size_t>(elements, 1) * sizeof(float));
 }
 
-// Behind the teams' blocks, for each team a line: what the first rank of the host says of each
-// turn.
+// Behind the teams' blocks, each team has a line of flags: what the first rank of the host decides
+// in each round.
 static_assert(ProbeGroup::kTurns * sizeof(std::atomic<std::uint32_t>) <= kLine);
 
 std::size_t control_bytes(std::size_t local) {
@@ -55,7 +55,7 @@ StepPlan all_plans(const std::vector<ProbeGroup>& groups) {
   return all;
 }
 
-// Where kinds of access are compared each plan has an executor of its own.
+// Returns the options of a plan's own executor, if the plan compares kinds of access.
 std::optional<ExecutorOptions> own_options(Probe::Kind kind, ExecutorOptions options) {
   constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
   switch (kind) {
@@ -75,8 +75,7 @@ std::optional<ExecutorOptions> own_options(Probe::Kind kind, ExecutorOptions opt
   }
 }
 
-// Runs the plans of a group with one executor, and those that compare kinds of access with their
-// own.
+// Runs the plans of a group with one executor. Plans that compare kinds of access have their own.
 class GroupExecutors {
  public:
   GroupExecutors(int rank, Team& team, Transport* transport, const engine::Ops& ops,
@@ -103,7 +102,7 @@ class GroupExecutors {
   std::vector<Executor*> of_plan_;
 };
 
-// Of a rank that does not come to the exchange of times.
+// Returns whether a rank with this error does not come to the exchange of times.
 bool left(engine::Code code) {
   return code == engine::Code::kTimeout || code == engine::Code::kPeerLost;
 }
@@ -154,10 +153,10 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number,
                            job_.executor_options(), group);
   auto* const numbers = reinterpret_cast<float*>(memory_->block(rank));
   const bool leads = rank == memory_->local().front();
-  // Within a host all meet before, so that all write, and again, so that all begin; and behind it,
-  // so that nobody writes while others are in it. Between hosts a meeting takes longer than many a
-  // probe, and nobody writes. The first rank of a host says whether to go on, and the others hear
-  // it at the next meeting.
+  // All ranks of a host synchronize before a probe, so that all have written, and again, so that
+  // all begin together. They also do so after it, so that nobody writes while others still read.
+  // Between hosts a barrier takes longer than many probes, and nobody writes. The first rank of a
+  // host decides whether to go on, and the others read that after the next barrier.
   std::atomic<std::uint32_t>& over = goes_on(number, 0);
   const auto once = [&](std::size_t probe) -> std::optional<double> {
     if (group.writes) std::fill_n(numbers, group.elements, 1.0f);
@@ -181,11 +180,11 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number,
   };
   try {
     std::vector<Times> found(group.probes.size());
-    bool ended = false;  // as all ranks know
+    bool ended = false;  // agreed by all ranks
     for (int turn = 0; turn < ProbeGroup::kTurns && !ended && next_turn(turn); ++turn)
       for (std::size_t p = 0; p < group.probes.size() && !ended; ++p) {
         const int all = group.probes[p].repetitions;
-        // The caches hold what another probe used.
+        // The first run only warms the caches, which hold the data of another probe.
         if (all > kFew && !group.wire) ended = !once(p);
         for (int i = all * turn / ProbeGroup::kTurns;
              i < all * (turn + 1) / ProbeGroup::kTurns && !ended; ++i) {
@@ -209,8 +208,8 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
   const std::size_t before = teams_.size();
   for (const ProbeGroup& group : groups) add_team(group);
   std::vector<Times> times(mine_.size());
-  // Who failed says so where times are exchanged: ranks of other hosts may measure without a word
-  // to him.
+  // A failed process reports its error with the exchange of times, since ranks of other hosts may
+  // measure without contact to it.
   const Outcome mine(kWhat + "times", [&] {
     threads_->run(
         [&](int index) {
@@ -238,9 +237,9 @@ ProcessorWait ProbeRun::processor_wait() const {
                            [](const auto& a, const auto& b) { return a.part() < b.part(); });
 }
 
-// Who died, or waited in vain, does not come here. His neighbours on his host have left what they
-// measured, and so have told their peers on other hosts, which may have ended before: they listen
-// to their connections while they wait, and pass on what they hear.
+// Exchanges the times. A rank that died or timed out does not come here. Its neighbors on its host
+// have broken off and told their peers on other hosts, which may have ended before. Those poll
+// their connections while they wait here, and pass on what they receive.
 std::vector<std::string> ProbeRun::exchange(const std::string& mine) {
   std::jthread listener;
   if (!ranks_.one_host())
@@ -255,7 +254,7 @@ std::vector<std::string> ProbeRun::exchange(const std::string& mine) {
   }
 }
 
-// Of those who fail otherwise the exchange tells itself.
+// Polls the connections for lost ranks. The exchange itself reports other failures.
 void ProbeRun::listen(const std::stop_token& stop) noexcept {
   std::vector<bool> deaf(transports_.size());
   std::mutex mutex;
@@ -275,9 +274,9 @@ void ProbeRun::listen(const std::stop_token& stop) noexcept {
   }
 }
 
-// Ranks are numbered process by process: each process's bytes are its ranks' one by one, of each
-// probe how often it was done and the times. Hosts do no more than each other, but some do less:
-// then so many count of all.
+// Returns the samples. Ranks are numbered process by process: each process's bytes are those of its
+// ranks, one by one. They give the number of repetitions and the times of each probe. Some hosts do
+// fewer repetitions than others; then only that many count.
 std::vector<Sample> ProbeRun::samples_of(const std::vector<ProbeGroup>& groups,
                                          const std::vector<std::string>& all) {
   std::vector<Sample> samples;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Runs groups of probes with all ranks of a job and times them: a thread for each rank of this
-// process, memory that the ranks of each host map, connections between hosts, and of each group an
-// executor of its own (of each plan, where kinds of access are compared), since plans that nobody
-// runs cost those that run a look. Collective: all
-// processes make it and call it alike. What the constructor's arguments refer to outlives it.
+// Runs groups of probes with all ranks of a job and times them. It has a thread for each rank of
+// this process, memory that the ranks of each host map, and connections between hosts. Each group
+// has its own executor (each plan, if kinds of access are compared), since idle plans cost the
+// running ones a poll. Collective: all processes create it and call it alike. The objects that the
+// constructor's arguments refer to must outlive it.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -29,25 +29,25 @@ namespace lockstep::collectives {
 
 class ProbeRun {
  public:
-  // `largest`: the groups for whose memory there must be room. `processors`: of each rank of this
-  // process, as for ReplicaThreads. `waited`: as for ProcessorWaitClock.
+  // Allocates memory for the groups `largest`. `processors`: one entry per rank of this process, as
+  // for ReplicaThreads. `waited`: as for ProcessorWaitClock.
   ProbeRun(Job& job, const std::vector<ProbeGroup>& largest, const engine::Ops& ops,
            const std::vector<std::vector<int>>& processors, std::function<double()> waited);
   ProbeRun(const ProbeRun&) = delete;
   ProbeRun& operator=(const ProbeRun&) = delete;
 
-  // What all ranks measured, the same on all processes. A host that needs longer for a group than
-  // the group says does fewer turns of it. Memory is gone over as the job says, but where a probe
-  // says otherwise. Every wait has the job's deadline; throws
-  // Error(kTimeout) or Error(kPeerLost) naming ranks.
+  // Returns what all ranks measured, the same on all processes. A host that exceeds the time of a
+  // group does fewer rounds of it. Memory is accessed as the job says, unless a probe says
+  // otherwise. Every wait has the job's deadline. Throws Error(kTimeout) or Error(kPeerLost), which
+  // name ranks.
   std::vector<Sample> measure(const std::vector<ProbeGroup>& groups);
-  // Of all that was measured: the rank that waited longest for a processor. The same on all
-  // processes.
+  // Returns the wait of the rank that waited for a processor for the largest part of its time, over
+  // all measurements. The same on all processes.
   ProcessorWait processor_wait() const;
 
  private:
-  // Of one rank: of each group, of each probe, how often it was done and how long each took; behind
-  // them how long it waited for a processor, and how long all took.
+  // Times of one rank: for each probe of each group the number of repetitions and the seconds of
+  // each. Behind them are the seconds that it waited for a processor, and the seconds of the whole.
   using Times = std::vector<double>;
   void measure(int index, const ProbeGroup& group, std::size_t number,
                engine::Clock::time_point run_began, Times& times);
@@ -56,7 +56,7 @@ class ProbeRun {
   void add_team(const ProbeGroup& group);
   std::vector<Sample> samples_of(const std::vector<ProbeGroup>& groups,
                                  const std::vector<std::string>& all);
-  // Of the host's group with this number: 1 where this turn is to be done; of turn 0: 1 where the
+  // Returns a flag of a group of this host: 1 if round `turn` is to be done. For turn 0: 1 if the
   // group's limit has passed.
   std::atomic<std::uint32_t>& goes_on(std::size_t team, int turn) const;
 
@@ -66,11 +66,11 @@ class ProbeRun {
   std::function<double()> waited_;
   std::vector<int> mine_;
   Job::Activity activity_;
-  std::size_t elements_ = 0;  // of a rank's gradient space
+  std::size_t elements_ = 0;  // elements in a rank's gradient space
   std::unique_ptr<HostMemory> memory_;
-  std::vector<std::unique_ptr<Transport>> transports_;  // of my ranks
-  std::vector<std::unique_ptr<JobTeam>> teams_;         // of all groups so far
-  std::vector<ProcessorWait> waits_;                    // of each rank
+  std::vector<std::unique_ptr<Transport>> transports_;  // one per rank of this process
+  std::vector<std::unique_ptr<JobTeam>> teams_;         // one per group so far
+  std::vector<ProcessorWait> waits_;                    // one per rank
   std::unique_ptr<ReplicaThreads> threads_;
 };
 

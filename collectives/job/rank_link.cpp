@@ -56,8 +56,8 @@ void RankLink::check() const {
   if (team_->stopped()) team_->rethrow();
 }
 
-// A stopped team does not keep a plan from starting: the wait for it names the plan beside what
-// stopped the team.
+// Starts a plan even if the team is stopped: the wait for it names the plan beside what stopped the
+// team.
 void RankLink::start(int plan) {
   if (!executor_->done(plan)) check();
   executor_->start(plan, nullptr);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What one process needs to run a fixed list of plans as one rank of a job: a block of memory that
-// all ranks of its host map, the team, connections to other hosts where plans ask for them, the
-// executor. Communicators, their buckets and benchmarks are built on it; strategies of graphs, with
-// several replicas a process, have executors of their own (strategies/synchronous).
+// Everything that one process needs to run a fixed list of plans as one rank of a job. It has a
+// team, an executor, connections to other hosts if plans need them, and a block of memory that all
+// ranks of its host map. Communicators, their buckets and benchmarks use it. Strategies of graphs,
+// with several replicas per process, have executors of their own (strategies/synchronous).
 //
-// Made by all ranks at once (collective). One thread uses it; `stop` may be called from any.
+// All ranks create it at once (collective). One thread uses it; `stop` is thread-safe.
 #pragma once
 #include <memory>
 #include <optional>
@@ -21,23 +21,24 @@ namespace lockstep::collectives {
 
 class RankLink {
  public:
-  // `bytes`: of the gradient space; `scratch`: bytes of the scratch space. `what` stands in errors.
-  // Throws Error(kInvalid) where ranks come with different plans, and what mapping and connecting
-  // throw. The job, with one rank a process, and the kernels outlive the link.
+  // Connects the ranks. `bytes`: size of the gradient space. `scratch`: bytes of the scratch space.
+  // `what` appears in errors. Throws Error(kInvalid) if ranks have different plans, and what
+  // mapping and connecting throw. The job, with one rank per process, and the kernels outlive the
+  // link.
   RankLink(Job& job, const engine::Ops& ops, StepPlan plan, std::size_t bytes, std::size_t scratch,
            const std::string& what);
-  // Where something has stopped the link, the ranks of other hosts are told what.
+  // Tells the ranks of other hosts what stopped the link, if anything did.
   ~RankLink();
   RankLink(const RankLink&) = delete;
   RankLink& operator=(const RankLink&) = delete;
 
   std::byte* data() const { return data_; }  // this rank's gradient space: zeroed, page-aligned
   Executor& executor() { return *executor_; }
-  void check() const;  // throws what stopped the link, where something has
-  // Throws it only where the plan was broken off: else the wait does.
+  void check() const;  // throws what stopped the link, if anything
+  // Starts a plan. Throws as `check` only if the plan was broken off; otherwise the wait throws.
   void start(int plan);
-  void progress();  // moves what can move, never waits, and throws as `check`
-  // All that wait here, on any rank of this host, throw `why` from now on.
+  void progress();  // nonblocking; throws as `check`
+  // Makes all waits here, on any rank of this host, throw `why` from now on.
   void stop(const engine::Error& why) noexcept { team_->stop(why); }
 
  private:

@@ -18,8 +18,8 @@ namespace lockstep::collectives {
 
 namespace {
 
-// What a process says of itself: its processors, its machine, its quota in whole processors (0:
-// none). Hosts of one machine, as virtual ones are, run under one kernel.
+// Holds what a process reports: its processors, its machine, and its quota in whole processors (0:
+// none). Virtual hosts of one machine run under one kernel.
 struct Said {
   std::vector<int> processors = {};
   std::string kernel = {};
@@ -44,8 +44,8 @@ Said said_in(const std::string& text) {
   return said;
 }
 
-// A quota is taken as one that all processes of the host share: a launcher puts them into one
-// container.
+// Returns the usable processors. A quota counts as shared by all processes of the host, since a
+// launcher puts them into one container.
 int most_of(const std::set<int>& processors, int quota) {
   const int most = std::max(1, int(processors.size()));
   return quota > 0 ? std::min(most, quota) : most;
@@ -54,9 +54,9 @@ int most_of(const std::set<int>& processors, int quota) {
 struct MachineOfJob {
   int ranks = 0;
   std::set<int> processors = {};
-  std::map<int, std::pair<std::set<int>, int>> hosts = {};  // processors and quota of each
+  std::map<int, std::pair<std::set<int>, int>> hosts = {};  // their processors and quotas
 };
-using MachinesOfJob = std::map<std::string, MachineOfJob>;  // by their kernels
+using MachinesOfJob = std::map<std::string, MachineOfJob>;  // by kernel
 
 MachinesOfJob machines_of(const JobRanks& ranks, const std::vector<Said>& all) {
   MachinesOfJob machines;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which processors the ranks of this process should run on, by what all processes of its host may
-// use. Collective.
+// Processors on which the ranks of this process should run, given what all processes of its host
+// may use. Collective.
 #pragma once
 #include <string>
 
@@ -10,17 +10,17 @@
 namespace lockstep::collectives {
 
 struct RankProcessors {
-  Binding binding;  // of the ranks of this process
-  int of_host = 1;  // that the ranks of this host may use together
-  // On every machine as many processors as ranks, also where several hosts of the job are parts of
-  // one machine. The same on all processes.
+  Binding binding;  // binding of this process's ranks
+  int of_host = 1;  // processors for all ranks of this host
+  // True if every machine has at least as many processors as ranks, even if several hosts of the
+  // job are parts of one machine. The same on all processes.
   bool enough = true;
-  // Hosts of the job that are parts of one machine, where they are most. The same on all processes.
+  // Largest number of hosts of the job that are parts of one machine. The same on all processes.
   int hosts_of_machine = 1;
 };
 
-// `what` stands in errors of the exchange: "processors of the ranks". `threads`: library threads
-// of each rank.
+// Returns the processors of the ranks. `what` appears in errors: "processors of the ranks".
+// `threads`: library threads per rank.
 RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& what, int threads = 1);
 
 }  // namespace lockstep::collectives

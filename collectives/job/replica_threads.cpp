@@ -43,7 +43,7 @@ void ReplicaThreads::run(const std::function<void(int)>& body,
   running_ = count();
   ++round_;
   changed_.notify_all();
-  // The bodies wait for other replicas with deadlines of their own, so this ends.
+  // The bodies wait for other replicas with their own deadlines, so this ends.
   changed_.wait(lock, [&] { return running_ == 0; });
   if (first_) std::rethrow_exception(first_);
 }

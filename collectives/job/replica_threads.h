@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The permanent threads of a process's replicas, one each. `run` hands all of them one function and
-// returns when all have come back; the first error that any of them threw is rethrown, and is given
-// to `failed` at once, so that the others can be woken. One owner thread calls run.
+// Permanent threads of a process's replicas, one each. `run` gives all of them one function and
+// returns when all have returned. It rethrows the first error of any thread and passes it to
+// `failed` at once, so that the others can be woken. One owner thread calls run.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace lockstep::collectives {
 
 class ReplicaThreads {
  public:
-  // A thread each, bound to these processors where there are any.
+  // Starts one thread per entry, bound to these processors if there are any.
   explicit ReplicaThreads(const std::vector<std::vector<int>>& processors);
   ~ReplicaThreads();  // joins
   ReplicaThreads(const ReplicaThreads&) = delete;

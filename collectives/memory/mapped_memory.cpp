@@ -25,7 +25,7 @@ using engine::fail;
 constexpr std::size_t kHugePage = std::size_t(2) << 20;
 constexpr std::size_t kMostMapped = std::size_t(1) << 52;  // keeps sums of sizes far from overflow
 
-// The file: `bytes` rounded up to pages, and a page with the key.
+// Returns where the key is. The file holds `bytes` rounded up to pages, then a page with the key.
 std::size_t key_offset(std::size_t bytes) {
   return whole_pages(bytes);
 }
@@ -41,8 +41,8 @@ engine::Buffer owner(int file) {
   return engine::Buffer(nullptr, 0, [file] { ::close(file); });
 }
 
-// All pages now. In pieces, so that a signal in between costs one piece and not all: fallocate
-// gives back what it took when it is interrupted.
+// Allocates all pages now. It works in pieces, since an interrupted fallocate gives back what it
+// took: a signal costs one piece, not all.
 void reserve(int file, std::size_t bytes, const std::string& name) {
   constexpr std::size_t kPiece = std::size_t(256) << 20;
   for (std::size_t at = 0; at < bytes;) {
@@ -50,29 +50,30 @@ void reserve(int file, std::size_t bytes, const std::string& name) {
     if (fallocate(file, 0, off_t(at), off_t(piece)) == 0) {
       at += piece;
     } else if (errno == EOPNOTSUPP) {
-      return;  // pages then come with the first touch
+      return;  // the first touch allocates pages then
     } else if (errno != EINTR) {
       fail(Code::kIo, "no {} bytes of shared memory for {}: {}", bytes, name, system_reason());
     }
   }
 }
 
-// Takes huge pages for an empty file. Asked for by name, since systems leave shared memory on small
-// pages otherwise; the kernel may refuse (before Linux 6.1 always), which costs speed, nothing
-// else. It puts small pages that are there into a huge one and fills in those that are not: so
-// there has to be one of each, and taking all of them first would take several times as long.
+// Requests huge pages for an empty file. Without the request, systems leave shared memory on small
+// pages. The kernel may refuse (before Linux 6.1 always), which only costs speed. It collapses the
+// small pages that exist into a huge page and fills in the missing ones. So one of each must exist;
+// allocating all of them first would take several times as long.
 void take_huge_pages(int file, std::byte* data, std::size_t bytes) {
-  constexpr int kCollapse = 25;  // MADV_COLLAPSE, which the C library's headers may lack
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE, which C library headers may lack
   const std::size_t whole = bytes / kHugePage * kHugePage;
   if (reinterpret_cast<std::uintptr_t>(data) % kHugePage != 0 || whole == 0) return;
   for (std::size_t at = 0; at < whole; at += kHugePage)
     if (fallocate(file, 0, off_t(at), off_t(kPageBytes)) != 0)
-      return;  // `reserve` says what is wrong
+      return;  // `reserve` reports the error
   madvise(data, whole, kCollapse);
 }
 
-// Maps the whole file; large ones at a multiple of 2 MiB, so that huge pages can serve them: more
-// addresses than needed are taken first, the file is put over the aligned ones, the rest goes back.
+// Maps the whole file. A large file is mapped at a multiple of 2 MiB, so that huge pages can serve
+// it. For that, a larger address range is taken first, the file is mapped over its aligned part,
+// and the rest is released.
 engine::Buffer map(int file, std::size_t bytes, const std::string& what) {
   const std::size_t whole = file_bytes(bytes);
   void* at = MAP_FAILED;
@@ -92,7 +93,7 @@ engine::Buffer map(int file, std::size_t bytes, const std::string& what) {
       } else {
         if (skip > 0) munmap(first, skip);
         if (skip < kHugePage) munmap(first + skip + whole, kHugePage - skip);
-        madvise(at, whole, MADV_HUGEPAGE);  // a wish
+        madvise(at, whole, MADV_HUGEPAGE);  // only a hint
       }
     }
   }
@@ -141,7 +142,7 @@ MappingAddress mapping_address(const std::string& text) {
 }
 
 MappedMemory::MappedMemory(const std::string& name, std::size_t bytes) {
-  // Asked for too much, the kernel would rather kill some process than let fallocate fail.
+  // The kernel would rather kill a process than let a too large fallocate fail.
   const std::size_t available = available_memory();
   if (bytes > kMostMapped || file_bytes(bytes) > available) {
     fail(Code::kIo, "no {} bytes of shared memory for {}: {} are available", bytes, name,
@@ -156,7 +157,7 @@ MappedMemory::MappedMemory(const std::string& name, std::size_t bytes) {
   buffer_ = map(file, bytes, name);
   take_huge_pages(file, buffer_.data(), bytes);
   reserve(file, file_bytes(bytes), name);
-  fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);  // nobody can pull it away from under us
+  fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);  // nobody can truncate it now
   address_ = {.pid = int(getpid()), .file = file, .bytes = bytes, .key = random_key()};
   std::memcpy(buffer_.data() + key_offset(bytes), &address_.key, sizeof address_.key);
 }
@@ -167,17 +168,17 @@ void MappedMemory::close_file() {
 
 engine::Buffer map_peer(const MappingAddress& address) {
   const std::string path = fmt::format("/proc/{}/fd/{}", address.pid, address.file);
-  // Should the pid be somebody else's, whatever is found there must not block or become our
-  // terminal.
+  // If the pid belongs to another process now, the file found there must not block or become our
+  // terminal. Opening a device may have effects.
   struct stat kind {};
-  if (stat(path.c_str(), &kind) == 0 && !S_ISREG(kind.st_mode))  // what to open might do something
+  if (stat(path.c_str(), &kind) == 0 && !S_ISREG(kind.st_mode))
     fail(Code::kIo, "{} is not the memory that process {} told of: no file", path, address.pid);
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0)
     fail(Code::kIo, "cannot open the memory of process {}: {}: {}", address.pid, path,
          system_reason());
   const engine::Buffer closer = owner(file);
-  // What its owner could cut short would end this process at the next access.
+  // If its owner could truncate the file, the next access would end this process.
   const int seals = fcntl(file, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     fail(Code::kIo, "{} is not the memory that process {} told of: it can be cut short", path,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Memory that several processes of one host map: a memfd, its pages reserved when it is made, so
-// that shortage is an error and not a SIGBUS later. Others map it through /proc/<pid>/fd/<file>; a
-// key at its end tells that they found the right one. Not /dev/shm, whose size containers limit.
-// Zeroed, its pages near the processor of the thread that makes it, aligned to 2 MiB from 4 MiB on.
-// Any thread. Costs the time to zero the pages. Linux.
+// Memory that several processes of one host map. It is a memfd whose pages are reserved at
+// creation, so that a shortage is an error and not a SIGBUS later. Other processes map it through
+// /proc/<pid>/fd/<file>; a key at its end proves that they found the right file. /dev/shm is not
+// used, since containers limit its size. The memory is zeroed, and its pages are near the processor
+// of the creating thread. From 4 MiB on it is aligned to 2 MiB. Thread-safe. Creation costs the
+// time to zero the pages. Linux only.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +14,13 @@
 
 namespace lockstep::collectives {
 
-constexpr std::size_t kPageBytes = 4096;  // of the smallest page
+constexpr std::size_t kPageBytes = 4096;  // the smallest page
 // Returns `bytes` rounded up to whole pages.
 constexpr std::size_t whole_pages(std::size_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
-// Where a peer finds it; sent through the bootstrap as text.
+// Tells a peer where the memory is. Processes send it as text through the bootstrap.
 struct MappingAddress {
   int pid = 0, file = -1;
   std::size_t bytes = 0;
@@ -32,21 +33,22 @@ MappingAddress mapping_address(const std::string& text);  // throws Error(kInval
 class MappedMemory {
  public:
   MappedMemory() = default;
-  // Makes and reserves. Throws Error(kIo) saying how much was asked for and how much there is.
+  // Creates and reserves the memory. Throws Error(kIo) with the requested and the available bytes.
   MappedMemory(const std::string& name, std::size_t bytes);
   const MappingAddress& address() const { return address_; }
   std::byte* data() const { return buffer_.data(); }
   std::size_t bytes() const { return address_.bytes; }
-  // Ends the way in for others; mappings stay. When all have mapped.
+  // Closes the file, so that no other process can map it. Mappings stay. Call it when all have
+  // mapped.
   void close_file();
 
  private:
   MappingAddress address_;
-  engine::Buffer file_;    // holds no bytes: its release closes the descriptor
+  engine::Buffer file_;    // no bytes; its release closes the descriptor
   engine::Buffer buffer_;  // unmaps
 };
 
-// Maps a peer's memory. Throws Error(kIo) where this cannot be: then it is no peer of this host.
+// Maps a peer's memory. Throws Error(kIo) if that is impossible: then it is no peer on this host.
 engine::Buffer map_peer(const MappingAddress& address);
 
 }  // namespace lockstep::collectives

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// By name, since not every MPI has the function: https://www.open-mpi.org/faq/?category=runcuda
+// Looks up the function by name, since not every MPI has it:
+// https://www.open-mpi.org/faq/?category=runcuda
 #include "collectives/mpi/cuda_aware.h"
 
 #include <dlfcn.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Whether this process's MPI takes memory of GPUs in its calls. lockstep gives it none: messages
-// between GPUs go through pinned memory of the host, or by NCCL. Any thread; no MPI call.
+// Reports whether this process's MPI accepts GPU memory in its calls. lockstep passes none:
+// messages between GPUs go through pinned host memory or NCCL. Thread-safe.
 #pragma once
 #include <optional>
 
 namespace lockstep::collectives::mpi {
 
-// As Open MPI says of itself; none where there is no MPI, or one that does not say.
+// Returns Open MPI's own answer, or nullopt if there is no MPI or if it does not say.
 std::optional<bool> cuda_aware();
 
 }  // namespace lockstep::collectives::mpi

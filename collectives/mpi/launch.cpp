@@ -25,7 +25,7 @@ std::optional<int> number_of(std::string_view text, int least) {
   return value;
 }
 
-// The first of these variables that is a number from `least` on.
+// Returns the first of these variables that is a number of at least `least`.
 std::optional<int> first_number(std::initializer_list<const char*> names, int least) {
   for (const char* name : names) {
     const char* text = std::getenv(name);
@@ -40,9 +40,9 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
 }
 
-// Returns whether a parameter of Open MPI is a number from `least` on. The environment wins over
-// the file of the user, and that over the system's (ompi_info --param mca base --level 2). The
-// lines of both are "NAME = VALUE".
+// Returns whether a parameter of Open MPI is a number of at least `least`. The environment precedes
+// the user's file, and that precedes the system's (ompi_info --param mca base --level 2). The lines
+// of both are "NAME = VALUE".
 bool has_parameter(const std::string& name, int least) {
   if (first_number({("OMPI_MCA_" + name).c_str()}, least)) return true;
   std::vector<std::string> files;
@@ -53,7 +53,7 @@ bool has_parameter(const std::string& name, int least) {
     std::string text;
     try {
       text = engine::read_text(file, file, kMostParameters);
-    } catch (const engine::Error&) {  // there is none
+    } catch (const engine::Error&) {  // no such file
       continue;
     }
     std::istringstream lines(text);

@@ -12,13 +12,12 @@
 namespace lockstep::collectives::mpi {
 
 void leave(const std::string& why, std::chrono::milliseconds after) noexcept {
-  static std::atomic_flag left;  // what a second thread sees follows from this end
+  static std::atomic_flag left;  // later errors are consequences of the first
   while (left.test_and_set()) pause();
   const auto rank = rank_here();
   const std::string line = rank ? fmt::format("lockstep: rank {}: {}\n", *rank, why)
                                 : fmt::format("lockstep: {}\n", why);
-  // One call, so that lines of several ranks do not mix; whether it was written changes nothing
-  // now.
+  // Writes once, so that lines of several ranks do not mix. A failed write changes nothing now.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
   std::this_thread::sleep_for(after);
   _exit(kTryAgain);

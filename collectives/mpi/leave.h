@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
-// The way out where a call of MPI cannot be ended otherwise: one line on standard error, then
-// _exit. No destructors, no MPI_Finalize, which would wait for the dead.
+// Exit of a process if an MPI call cannot be ended otherwise: one line on standard error, then
+// _exit. It runs no destructors and no MPI_Finalize, which would wait for dead processes.
 #pragma once
 #include <chrono>
 #include <string>
 
 namespace lockstep::collectives::mpi {
 
-inline constexpr int kTryAgain = 75;  // EX_TEMPFAIL of sysexits: the same job may work another time
+// EX_TEMPFAIL of sysexits.h: the same job may succeed another time.
+inline constexpr int kTryAgain = 75;
 
-// "lockstep: rank 1: <why>"; from any thread, and the first one speaks for the process. `after` the
-// line and before the end others have time to see for themselves what this process saw, and not
-// only that it left.
+// Prints "lockstep: rank 1: <why>" and exits. Thread-safe; the first caller speaks for the process.
+// Waits for `after` between the line and the exit, so that the others see the cause themselves, and
+// not only that this process left.
 [[noreturn]] void leave(const std::string& why, std::chrono::milliseconds after = {}) noexcept;
 
 }  // namespace lockstep::collectives::mpi

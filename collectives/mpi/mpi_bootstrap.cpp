@@ -29,7 +29,7 @@ using engine::Clock;
 using engine::Code;
 using engine::fail;
 
-// What all have sent arrives within this, also where one of them ended right after.
+// Time in which everything that was sent arrives, even if a sender ended right after.
 constexpr std::chrono::milliseconds kArrivalTime{100};
 
 void nap() {
@@ -43,12 +43,12 @@ bool flag(int (*question)(int*)) {
   return answer != 0;
 }
 
-// Memory that MPI reads and writes until the requests on it are through. Of an exchange that was
-// given up it is never freed: MPI may still come back to it.
+// Holds memory that MPI reads and writes until its requests complete. If an exchange is given up,
+// its memory is never freed, since MPI may still access it.
 struct ExchangeMemory {
-  struct Head {  // of a value
+  struct Head {  // header of a value
     int bytes = 0;
-    int what = 0;  // its hash
+    int what = 0;  // hash of `what`
   };
   std::string mine;
   Head head;
@@ -71,7 +71,7 @@ class MpiBootstrap : public Bootstrap {
     }
     join(MPI_COMM_WORLD);
   }
-  // Of a program that runs MPI itself.
+  // Joins the job of a program that runs MPI itself.
   MpiBootstrap(Communicator communicator, std::chrono::milliseconds deadline)
       : deadline_(deadline), ours_(false) {
     engine::require(flag(MPI_Initialized) && !flag(MPI_Finalized),
@@ -104,7 +104,8 @@ class MpiBootstrap : public Bootstrap {
     }
   }
 
-  // Whoever runs MPI itself may call it while a thread of ours does.
+  // Needs MPI_THREAD_MULTIPLE if a program runs MPI itself, since it may call MPI while our threads
+  // do.
   std::vector<std::unique_ptr<Transport>> transports(const std::vector<int>& process,
                                                      const std::vector<std::pair<int, int>>& pairs,
                                                      const std::string& what) override {
@@ -148,10 +149,10 @@ class MpiBootstrap : public Bootstrap {
  private:
   struct Abandoned {
     engine::Error why;
-    Clock::time_point end;  // of waits
+    Clock::time_point end;  // end of waits
   };
 
-  // Works on a duplicate, whose messages meet no others.
+  // Joins the processes of a duplicate, whose messages match no others.
   void join(MPI_Comm communicator) {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Comm_idup(communicator, &comm_, &request), "MPI_Comm_idup");
@@ -186,7 +187,8 @@ class MpiBootstrap : public Bootstrap {
     }
   }
 
-  // Then somebody is gone: the end of MPI would wait for him.
+  // Returns whether `abandon` was called. Then a process is gone, and the end of MPI would wait for
+  // it.
   bool abandoned() {
     const std::scoped_lock lock(abandoned_mutex_);
     return abandoned_.has_value();
@@ -199,7 +201,7 @@ class MpiBootstrap : public Bootstrap {
     throw engine::Error(abandoned_->why);
   }
 
-  // The values' lengths first, and whether all exchange the same; then the values.
+  // Exchanges the lengths, checks that all exchange the same, and then exchanges the values.
   std::vector<std::string> gather(ExchangeMemory& e, const std::string& mine,
                                   const std::string& what) {
     e.mine = mine;
@@ -239,12 +241,13 @@ class MpiBootstrap : public Bootstrap {
     return values;
   }
 
-  // Processes that can share memory share a communicator; they say its first process, in the
-  // numbers of the job, and hosts are numbered as these first processes appear.
+  // Numbers the hosts. Processes that can share memory share a communicator, and each sends the
+  // job's number of that communicator's first process. Hosts are numbered in order of these first
+  // processes.
   void find_hosts() {
     int leader = 0;
     {
-      const Watchdog dog("MPI_Comm_split_type", deadline_);  // has no non-blocking form
+      const Watchdog dog("MPI_Comm_split_type", deadline_);  // has no nonblocking form
       MPI_Comm host = MPI_COMM_NULL;
       check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, process_, MPI_INFO_NULL, &host),
             "MPI_Comm_split_type");
@@ -269,9 +272,9 @@ class MpiBootstrap : public Bootstrap {
 
   std::chrono::milliseconds deadline_;
   bool ours_;
-  int level_ = MPI_THREAD_SINGLE;  // of threads
+  int level_ = MPI_THREAD_SINGLE;  // level of thread support
   const std::shared_ptr<Calls> calls_ = std::make_shared<Calls>();
-  std::deque<MPI_Comm> messages_;  // of transports; freed at the end, since that is collective
+  std::deque<MPI_Comm> messages_;  // one per `transports`; freed collectively
   bool failed_ = false, over_ = false;
   std::mutex abandoned_mutex_;
   std::optional<Abandoned> abandoned_;
@@ -286,7 +289,7 @@ bool available() {
   return true;
 }
 
-// "Open MPI v4.1.4, package: ..." of the library as it runs.
+// Returns the library's name and version, from its text "Open MPI v4.1.4, package: ...".
 std::string version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;

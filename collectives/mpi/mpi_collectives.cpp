@@ -41,7 +41,7 @@ MPI_Op operation_of(engine::ReduceOp op) {
   engine::broken("an operation that MPI is not told of");
 }
 
-// Of elements that are moved as they are.
+// Returns a type of the same size, for elements that are moved unchanged.
 MPI_Datatype bits_of(engine::DType dtype) {
   switch (engine::size_of(dtype)) {
     case 2:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// MPI's collectives themselves, for comparison: what a program without lockstep would call. They
-// wait inside MPI, where no deadline of ours reaches: keep a Watchdog beside them. Of the thread
-// that opened MPI's bootstrap, which must live; collective over all processes of the job. All are
-// in place.
+// MPI's own collectives, for comparison: what a program without lockstep would call. They block
+// inside MPI, where no deadline of ours applies: keep a Watchdog beside them. Call them on the
+// thread that opened MPI's bootstrap, while that lives. They are collective over all processes of
+// the job and work in place.
 //
-// Throw Error(kInvalid) for more elements than MPI counts (2^31 - 1), where MPI is not available,
-// and those that reduce for elements of 16 bits, which MPI cannot add; Error(kIo) for what MPI
-// refuses.
+// All throw Error(kInvalid) if MPI is not available or cannot count the elements (above 2^31 - 1),
+// and Error(kIo) if MPI fails. Reductions throw Error(kInvalid) for 16-bit elements, which MPI
+// cannot add.
 #pragma once
 #include <cstddef>
 
@@ -14,15 +14,16 @@
 
 namespace lockstep::collectives::mpi {
 
-// On `count` elements of each process.
+// Reduces `count` elements over all processes.
 void all_reduce(std::byte* data, std::size_t count, engine::DType dtype, engine::ReduceOp op);
 
-// Parts of `part` elements, one for each process, one behind the other: everybody has all of them,
-// and keeps in the first the sums of his own; or has his own, and gets the others.
+// Both take one part of `part` elements per process, consecutively. `reduce_scatter` takes all
+// parts from each process and leaves the result of its own part in the first. `all_gather` takes a
+// process's own part and fills in the others.
 void reduce_scatter(std::byte* data, std::size_t part, engine::DType dtype, engine::ReduceOp op);
 void all_gather(std::byte* data, std::size_t part, engine::DType dtype);
 
-// `count` elements of process 0 to all.
+// Sends `count` elements of process 0 to all.
 void broadcast(std::byte* data, std::size_t count, engine::DType dtype);
 
 }  // namespace lockstep::collectives::mpi

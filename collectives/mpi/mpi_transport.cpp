@@ -25,26 +25,26 @@ namespace {
 using engine::Clock;
 using engine::Code;
 
-constexpr std::size_t kWindow = 8;  // chunks of one pair and tag that are posted at once
-constexpr int kReasonTag = 0;  // why a peer stops, and control messages; all others are above it
+constexpr std::size_t kWindow = 8;  // chunks in flight per pair and tag
+constexpr int kReasonTag = 0;       // reasons and control messages; others are above
 // Limits per process (in progress) and per rank (not yet received).
 constexpr std::size_t kMostControlMessages = 16;
 constexpr std::chrono::milliseconds kLastWords{500};
-constexpr unsigned long kTimerSlack = 1000;  // ns: a sleep of 50 us is not one of 100
+constexpr unsigned long kTimerSlack = 1000;  // ns; keeps sleeps of 50 us short
 
-// In front of a message of several chunks: its length. Nine bytes, which no message of numbers has,
-// so that who expects something else notices.
+// Header before a message of several chunks: its length. It has nine bytes, which no message of
+// numbers has, so that a receiver of another message notices.
 using Header = std::array<std::byte, 9>;
 
 struct PostedMessage {
   int request = -1;
-  std::byte* data = nullptr;  // MPI reads only, where it is sent
+  std::byte* data = nullptr;  // MPI only reads it for sends
   std::size_t bytes = 0;
   Header header{};
-  bool headed = false;     // the header is posted, or none is needed
-  bool begun = false;      // a chunk is posted: a message of no bytes has one
+  bool headed = false;     // the header is posted or not needed
+  bool begun = false;      // a chunk is posted, perhaps of 0 bytes
   std::size_t posted = 0;  // bytes
-  int pending = 0;         // chunks that are posted and not through, the header too
+  int pending = 0;         // posted, incomplete chunks and header
   bool all_posted() const { return headed && begun && posted == bytes; }
 };
 
@@ -55,9 +55,8 @@ struct Chunk {
   bool header = false;
 };
 
-// The messages of one pair and tag in one direction, in the order of their posts. MPI keeps this
-// order for what is posted in it, so chunks of one message are posted before those of the next, and
-// only the oldest need be tested.
+// Messages of one pair and tag in one direction, in posting order. MPI preserves this order, so the
+// chunks of one message are posted before those of the next, and only the oldest is tested.
 struct MessageLine {
   int process = 0, tag = 0, peer = 0;
   bool sends = false;
@@ -70,13 +69,13 @@ struct Reason {
   std::array<std::byte, Transport::kMostReason> error{};
 };
 
-// A control message instead of a reason: its first number is negative.
+// Carries a control message in place of a reason. Its first number is negative.
 struct ControlFrame {
   std::int32_t kind, from, to, plan;
 };
 constexpr std::int32_t kQuestionFrame = -1, kAnswerFrame = -2;
 
-// What the transports of one process share. Calls are made under the lock of `calls`.
+// Holds the state that the transports of one process share. MPI calls hold the lock of `calls`.
 class Fabric {
  public:
   Fabric(std::shared_ptr<Calls> calls, MPI_Comm communicator, const std::vector<int>& process,
@@ -101,7 +100,7 @@ class Fabric {
     listen();
   }
 
-  // What is left is given up.
+  // Gives up all incomplete requests.
   ~Fabric() {
     const std::scoped_lock lock(calls_->mutex);
     int over = 0;
@@ -212,7 +211,7 @@ class Fabric {
     calls_->failed = true;
     try {
       tell(why);
-    } catch (const std::exception&) {  // no memory: they have their deadlines
+    } catch (const std::exception&) {  // no memory; peers have their deadlines
     }
   }
 
@@ -233,7 +232,8 @@ class Fabric {
     }
   }
 
-  // True where the request is through after all; a receive that nobody has sent to is, at once.
+  // Gives up a request. Returns whether it completed after all; a receive without a sender
+  // completes at once.
   static bool give_up(MPI_Request& request, bool receives) {
     if (request == MPI_REQUEST_NULL) return true;
     if (receives) MPI_Cancel(&request);
@@ -243,7 +243,7 @@ class Fabric {
     return false;
   }
 
-  // Of a peer's end.
+  // Posts the receive of a peer's control message or reason to stop.
   void listen() {
     check(MPI_Irecv(heard_.get(), int(sizeof *heard_), MPI_BYTE, MPI_ANY_SOURCE, kReasonTag, comm_,
                     &hearing_),
@@ -263,7 +263,7 @@ class Fabric {
     }
   }
 
-  // Posts chunks, in order, while the window has room.
+  // Posts chunks in order while the window has room.
   void pump(MessageLine& line) {
     for (PostedMessage& m : line.messages) {
       if (!m.headed && line.flight.size() < kWindow) {
@@ -305,7 +305,7 @@ class Fabric {
     return moved;
   }
 
-  // A control message of a peer, or its reason to stop.
+  // Handles a peer's control message, or throws its reason to stop.
   void heed() {
     if (heard_->bytes != kQuestionFrame && heard_->bytes != kAnswerFrame) {
       const auto bytes =
@@ -357,7 +357,8 @@ class Fabric {
                  line.peer, m.bytes);
   }
 
-  // Waits a little until MPI has taken the messages. Of those that it has not, the memory is left.
+  // Sends `why` to all peers and waits briefly until MPI has taken the messages. If it has not,
+  // their memory is leaked.
   void tell(const engine::Error& why) {
     auto reason = std::make_unique<Reason>();
     reason->bytes = std::int32_t(engine::write_error(why, reason->error));
@@ -379,16 +380,16 @@ class Fabric {
 
   std::shared_ptr<Calls> calls_;
   MPI_Comm comm_;
-  std::vector<int> process_, place_;  // of each rank: its process, which one it is there
+  std::vector<int> process_, place_;  // per rank: its process, its index there
   std::set<int> peers_;               // processes
   int me_ = 0, most_ = 0, most_tag_ = 32767;
-  std::map<Key, MessageLine> lines_;  // a map: chunks point to lines
+  std::map<Key, MessageLine> lines_;  // a map: chunks point into lines
   std::vector<bool> through_;         // by request
   std::vector<int> free_;
   MPI_Request hearing_ = MPI_REQUEST_NULL;
   std::unique_ptr<Reason> heard_ = std::make_unique<Reason>();
   std::deque<std::pair<MPI_Request, std::unique_ptr<ControlFrame>>> controls_;  // in progress
-  // By rank of this process.
+  // Received control messages, by rank of this process.
   std::map<int, std::deque<Transport::ControlMessage>> received_controls_;
   std::optional<engine::Error> failure_;
   bool closed_ = false;
@@ -406,7 +407,7 @@ class RankTransport : public Transport {
   }
   bool test(int request) override { return fabric_->test(request); }
   bool progress() override { return fabric_->progress(); }
-  // MPI has nothing to sleep on.
+  // Sleeps for the whole time, since MPI offers nothing to wake up on.
   void sleep(int microseconds) override {
     const int slack = prctl(PR_GET_TIMERSLACK);
     prctl(PR_SET_TIMERSLACK, kTimerSlack);

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the launcher wrote: which job, and which process of it.
+// Identifies a process by what the launcher wrote: the job and the rank in it.
 struct Identity {
   std::string job;
   int rank = -1;
@@ -31,7 +31,8 @@ std::string process_file(const std::string& file) {
   return out.str();
 }
 
-// Returns the text of a variable of `environment`, "A=1\0B=2\0"; empty where it is not set.
+// Returns the value of a variable in `environment`, "A=1\0B=2\0", or an empty text if it is not
+// set.
 std::string_view variable_in(std::string_view environment, const std::string& name) {
   const std::string wanted = name + "=";
   for (std::size_t at = 0; at < environment.size();) {
@@ -59,8 +60,8 @@ std::string environment_of(int pid) {
   return process_file(fmt::format("/proc/{}/environ", pid));
 }
 
-// The kernel keeps what the launcher gave. getenv must not run beside MPI_Init, which changes the
-// environment.
+// Returns what the launcher set, as the kernel keeps it. getenv must not run beside MPI_Init, which
+// changes the environment.
 std::optional<Identity> identity_here() {
   return identity_in(environment_of(getpid()));
 }
@@ -70,7 +71,7 @@ struct Status {
   int parent = 0;
 };
 
-// "22702 (name) S 22697 ...": the name may hold anything, so from its end on.
+// Parses "22702 (name) S 22697 ...". The name may hold anything, so parsing begins behind it.
 std::optional<Status> status_of(int pid) {
   const std::string text = process_file(fmt::format("/proc/{}/stat", pid));
   const std::size_t end = text.rfind(')');
@@ -101,7 +102,7 @@ std::vector<int> children_from_status(int parent) {
   return children;
 }
 
-// From the list that the kernel keeps for each thread, where it keeps one.
+// Returns the children of a process, from the kernel's list of each thread if it keeps one.
 std::vector<int> children_of(int parent) {
   std::vector<int> children;
   std::error_code ignored;
@@ -115,7 +116,7 @@ std::vector<int> children_of(int parent) {
   return listed ? children : children_from_status(parent);
 }
 
-// The process that is stopped: this one, or what a wrapper script started.
+// Returns the process that is stopped: `pid`, or one that a wrapper script started.
 std::optional<int> stopped_process(int pid) {
   const auto status = status_of(pid);
   if (!status) return std::nullopt;
@@ -143,8 +144,9 @@ std::string stopped_siblings() {
   return text;
 }
 
-// Up from this process until a parent is none of ours: that is the launcher, and `stem` is the one
-// of its children that we descend from. Then down again to its other children.
+// Walks up from this process to the first parent that is not part of this rank, which is the
+// launcher. `stem` is the launcher's child from which this process descends. Then visits the other
+// children.
 Family look_for_family() {
   Family family;
   const auto me = identity_here();

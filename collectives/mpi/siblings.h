@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The processes of this job on this host, found before MPI can tell: they are children of the same
-// launcher (mpirun, orted, slurmstepd), and the launcher wrote job and rank into their environment.
-// A wrapper script between launcher and program stands for its program. Reads a few files of /proc
-// for each child of the launcher; any thread; never fails: what cannot be read is not seen. Linux.
+// Finds the processes of this job on this host before MPI can tell. They are children of the same
+// launcher (mpirun, orted, slurmstepd), which wrote job and rank into their environment. A wrapper
+// script between launcher and program counts as its program. Reads a few files of /proc for each
+// child of the launcher. Thread-safe. Never fails: a process with unreadable files is not seen.
+// Linux only.
 #pragma once
 #include <optional>
 #include <string>
@@ -19,15 +20,15 @@ struct Sibling {
 std::optional<int> rank_here();
 
 struct Family {
-  std::vector<Sibling> siblings;  // the others that live, ascending
-  // The launcher has been found, sleeps, and has no child of which it is unknown whether it belongs
-  // to this job (just forked, or not readable): whoever is missing now will not come any more.
+  std::vector<Sibling> siblings;  // other live processes, ascending
+  // True if the launcher was found, sleeps, and has no child that may still belong to this job
+  // (just forked, or unreadable). Then a process that is missing will not come.
   bool settled = false;
 };
 Family look_for_family();
 
-// "rank 2 (pid 1234) is stopped; kill -CONT 1234 lets it go on", of those that a signal or a
-// debugger stopped; empty where none is.
+// Returns "rank 2 (pid 1234) is stopped; kill -CONT 1234 lets it go on" for all siblings that a
+// signal or a debugger stopped, or an empty text.
 std::string stopped_siblings();
 
 }  // namespace lockstep::collectives::mpi

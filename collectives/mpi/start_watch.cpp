@@ -21,7 +21,7 @@ namespace {
 
 using engine::Clock;
 
-// "rank 2", where every rank of the job is on this host; else how many are missing.
+// Returns "rank 2" if every rank of the job is on this host, else how many are missing.
 std::string missing(const Launch& me, const std::vector<Sibling>& siblings) {
   if (me.size != me.local_size) {
     return fmt::format("{} of the {} processes of this host",
@@ -53,14 +53,15 @@ struct StartWatch::State {
     }
   }
 
-  // Others may have left because one is stopped, for which they waited as long as they may.
+  // Reports a death. If another process is stopped, it reports that one, since the others may have
+  // left after waiting for it.
   void gone(const std::string& who) {
     const std::string cause = stopped_siblings();
     lost(cause.empty() ? who + " died while the job was starting" : cause);
   }
 
-  // Looks for siblings until all are found. `known` are being watched. `since`: from when on
-  // somebody has been missing although the launcher has done its work.
+  // Searches for siblings until all are found. `known` siblings are being watched. `since`: the
+  // time from which a sibling has been missing although the launcher has started all.
   void scan(const std::stop_token& stop) {
     std::vector<Sibling> known;
     constexpr auto kNever = Clock::time_point::max();
@@ -74,7 +75,7 @@ struct StartWatch::State {
         try {
           watch.add({{sibling.rank}, sibling.pid});
         } catch (const engine::Error&) {
-          return;  // a kernel without pidfds: MPI_Init's deadline is left
+          return;  // no pidfds: MPI_Init's deadline remains
         }
       }
       if (int(known.size()) + 1 >= me.local_size) return;

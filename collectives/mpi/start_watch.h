@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Between its first line and the first exchange of pids a job is blind: when one of its processes
-// dies then, and the launcher keeps the others alive (mpirun --enable-recovery), they wait in
-// MPI_Init for ever. This watches the processes of this host in that time. A death ends this
-// process with one line, "rank 2 (pid 1234) died while the job was starting", and exit code 75; so
-// does one that died before it could be seen, a second after the launcher has started all it had to
-// start. Where another rank is stopped that one is named instead. Deaths on other hosts are not
-// seen here: MPI_Init's deadline ends those.
+// Watches the processes of this host until the first exchange of pids. If one of them dies before
+// that and the launcher keeps the others alive (mpirun --enable-recovery), they would wait in
+// MPI_Init forever. A death ends this process with one line, "rank 2 (pid 1234) died while the job
+// was starting", and exit code 75. If a process died before it was seen, this process ends one
+// second after the launcher has started all. If another rank is stopped, the line names that rank
+// instead. Deaths on other hosts are not seen here: MPI_Init's deadline ends those jobs.
 //
-// Made before MPI starts; released when the processes know each other's pids. Two threads of its
-// own.
+// Create it before MPI starts, and release it when the processes know each other's pids. It has two
+// threads.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -19,7 +18,7 @@ namespace lockstep::collectives::mpi {
 
 class StartWatch {
  public:
-  // Called on a thread of the watch; by default `leave`. Must not throw.
+  // Callback on a thread of the watch; by default `leave`. It must not throw.
   using Lost = std::function<void(const std::string& what)>;
   explicit StartWatch(Lost lost = {}, std::chrono::milliseconds timeout = std::chrono::seconds(1));
   ~StartWatch();  // releases

@@ -11,7 +11,8 @@
 namespace lockstep::collectives::mpi {
 namespace {
 
-// Their deadlines end soon: they shall not see this process leave and take it for the cause.
+// Delay before the exit. The others' deadlines end soon, and they must not take this exit for the
+// cause.
 constexpr std::chrono::milliseconds kForOthers{250};
 
 }  // namespace

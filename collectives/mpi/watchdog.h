@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A deadline for a call that cannot be cancelled: while it lives, a thread waits; when the time is
-// over first, the process leaves with `what` in its message and exit code 75. One thread each.
+// Deadline of a call that cannot be canceled. A thread waits while the watchdog lives. If the time
+// is over first, the process exits with `what` in its message and code 75. One thread each.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -20,7 +20,7 @@ class Watchdog {
  private:
   std::mutex mutex_;
   std::condition_variable_any called_off_;
-  std::jthread thread_;  // last: it uses the others
+  std::jthread thread_;  // last, since it uses the others
 };
 
 }  // namespace lockstep::collectives::mpi

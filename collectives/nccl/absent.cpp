@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// For builds without NCCL's header.
+// Serves builds without NCCL's header.
 #include "collectives/nccl/nccl.h"
 #include "engine/base/error.h"
 

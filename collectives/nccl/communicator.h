@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What NCCL implements, under the names that this folder has for it.
+// The device communicator's interface, which NCCL implements, under the names of this folder.
 #pragma once
 #include "collectives/run/device_communicator.h"
 

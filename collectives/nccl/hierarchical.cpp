@@ -10,12 +10,13 @@
 namespace lockstep::collectives::nccl {
 namespace {
 
-// Slices begin at multiples of so many elements, so that they are read in whole words.
+// Alignment of slices in elements, so that they are read in whole words.
 constexpr std::size_t kAligned = 64;
 
 }  // namespace
 
-// One slice for each leader, of `part` elements; the last one has what is left over, too.
+// Divides the data into slices, one per leader, of `part` elements. The last slice also has the
+// remainder.
 struct Hierarchical::Slices {
   std::byte* data;
   std::size_t count;
@@ -68,8 +69,8 @@ void Hierarchical::all_reduce(std::byte* data, std::size_t count, engine::DType 
   });
 }
 
-// Where all ranks of a host lead, each needs the sums of its slice alone, and the last one those of
-// what is left over. Else all get all, which more than the leaders cannot be spared.
+// Reduces within the host. If all ranks lead, each needs only the sums of its slice, and the last
+// one those of the remainder. Otherwise all ranks get all sums, although only leaders need them.
 void Hierarchical::add_inside(const Slices& s) {
   if (inside_->ranks() > leaders_) return inside_->all_reduce(s.data, s.count, s.dtype, s.stream);
   inside_->together([&] {
@@ -155,7 +156,7 @@ std::vector<NcclCommunicator*> Hierarchical::all() const {
   return there;
 }
 
-// Where one of the communicators failed, all end with its words.
+// Runs `work`. If one of the communicators has failed, all are aborted with its error.
 void Hierarchical::guarded(const std::function<void()>& work) {
   try {
     work();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// All-reduces by hosts, over NCCL: the ranks of a host add among themselves, each of its leaders
-// keeps the sums of one slice; the leaders of that slice, one on each host, add these; then leaders
-// give theirs to all ranks of their host. A host has as many leaders as the smallest host has
-// ranks, so that every slice has one on each: ranks with the same place in their host. Between
-// hosts go 2 (H - 1) / H of the bytes for H hosts, however many ranks they have.
+// All-reduce by hosts over NCCL. The ranks of a host reduce among themselves, and each leader keeps
+// the sums of one slice. The leaders of a slice, one on each host, reduce these. Then leaders send
+// their sums to all ranks of their host. Every host has as many leaders as the smallest host has
+// ranks. The leaders of a slice have the same position in their hosts. H hosts exchange 2 (H - 1) /
+// H of the bytes, however many ranks they have.
 //
-// On one host, and where each host has one rank, this is the flat communicator; as are all other
-// collectives. What fails in a part fails the whole. Rules of threads, costs and errors:
-// communicator.h.
+// All other collectives use the flat communicator; so does the all-reduce on one host, or with one
+// rank per host. A failure in a part fails the whole. collectives/run/device_communicator.h states
+// the rules of threads, costs and errors.
 #pragma once
 #include <functional>
 #include <memory>
@@ -21,7 +21,7 @@ namespace lockstep::collectives::nccl {
 
 class Hierarchical final : public Communicator {
  public:
-  // `hosts`: of each rank of `flat`. Collective over these.
+  // Splits `flat` by hosts. `hosts`: the host of each rank of `flat`. Collective over these ranks.
   Hierarchical(std::unique_ptr<NcclCommunicator> flat, const std::vector<int>& hosts);
 
   int rank() const override { return flat_->rank(); }
@@ -47,11 +47,11 @@ class Hierarchical final : public Communicator {
   std::vector<NcclCommunicator*> all() const;
   void guarded(const std::function<void()>& work);
 
-  // The parts go before the whole.
+  // The parts are destroyed before the whole.
   std::unique_ptr<NcclCommunicator> flat_;
-  std::unique_ptr<NcclCommunicator> inside_;  // my host; null where all is flat
-  std::unique_ptr<NcclCommunicator> across_;  // the leaders of my slice; null where I lead none
-  int leaders_ = 0;                           // of each host: ranks of `inside_` below it
+  std::unique_ptr<NcclCommunicator> inside_;  // ranks of this host; null if flat
+  std::unique_ptr<NcclCommunicator> across_;  // leaders of this rank's slice; null if none
+  int leaders_ = 0;                           // per host: ranks of `inside_` below it
 };
 
 }  // namespace lockstep::collectives::nccl

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// NVIDIA's collectives, free of NVIDIA's types. The library is looked for when the program runs, so
-// a program that was built with it starts without it; a build without its header has `absent.cpp`
-// behind this. Any thread; opening reads a file of hundreds of megabytes.
+// NVIDIA's collectives, without NVIDIA's types. The library is loaded at run time, so a program
+// that was built with it starts without it. A build without its header uses `absent.cpp`.
+// Thread-safe. Opening reads a file of hundreds of megabytes.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace lockstep::collectives::nccl {
 
-bool available();       // built with NCCL, and this machine has one that is new enough
-std::string version();  // "2.28.9"; empty where not available
-std::string finding();  // for people, in one line: "NCCL 2.28.9", or why there is none
+bool available();       // whether a new enough NCCL was found
+std::string version();  // "2.28.9"; empty if not available
+std::string finding();  // one line: "NCCL 2.28.9", or the reason
 
-// One rank a process, of the GPU that is current in the calling thread. Collective over all
-// processes; the bootstrap must outlive what is opened, whose waits ask it whether somebody is
-// lost. Throws on all processes where one has no NCCL, Error(kUnavailable), or another version than
-// the rest, Error(kInvalid); and what else a Communicator throws.
+// Opens a communicator with one rank per process, on the GPU that is current in the calling thread.
+// Collective over all processes. The bootstrap must outlive it, since waits ask the bootstrap for
+// lost processes. Throws on all processes if one has no NCCL (Error(kUnavailable)) or another
+// version (Error(kInvalid)), and what a Communicator throws.
 std::unique_ptr<Communicator> open(Bootstrap& bootstrap, const Options& options);
 
 }  // namespace lockstep::collectives::nccl

@@ -56,7 +56,7 @@ std::vector<int> first(int ranks) {
   return all;
 }
 
-// "ranks 0 to 3", "ranks 0 2 4", "rank 1".
+// Returns "ranks 0 to 3", "ranks 0 2 4" or "rank 1".
 std::string member_text(const std::vector<int>& ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
   const bool in_a_row = ranks.back() - ranks.front() == int(ranks.size()) - 1 &&
@@ -65,7 +65,7 @@ std::string member_text(const std::vector<int>& ranks) {
   return fmt::format("ranks {}", fmt::join(ranks, " "));
 }
 
-// Most waits are over within microseconds; long ones must not take a processor.
+// Waits between two polls. Most waits end within microseconds; long ones must not take a processor.
 void pause(int looks) {
   if (looks < 100) {
     std::this_thread::yield();
@@ -74,7 +74,7 @@ void pause(int looks) {
   }
 }
 
-// What a process tells the others: its version, and process 0 the id behind it.
+// Separator in a process's message: its version, followed by the id on process 0.
 constexpr char kBorder = ' ';
 
 }  // namespace
@@ -137,7 +137,7 @@ NcclCommunicator::~NcclCommunicator() {
   }
 }
 
-// An orderly end, in which all ranks take part: true when it came to that within its deadline.
+// Ends the communicator in order, with all ranks. Returns whether it ended within its deadline.
 bool NcclCommunicator::closed() noexcept {
   for (const auto& [data, handle] : memory_)
     if (functions_.comm_deregister(comm_, handle) != ncclSuccess) return false;
@@ -179,11 +179,12 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::split(const std::vector<int>
   for (const int member : members) names.push_back(members_[std::size_t(member)]);
   auto made = std::unique_ptr<NcclCommunicator>(
       new NcclCommunicator(functions_, part, key, std::move(names), options_));
-  made->poll([&] { return made->ready(); });  // it may be in progress when this one is ready
+  made->poll([&] { return made->ready(); });  // may still be in progress
   return made;
 }
 
-// NCCL forbids to abort between its group_start and its group_end: what goes wrong there is kept.
+// Runs `calls` as one group. NCCL forbids an abort inside a group, so its first error is kept until
+// the end.
 void NcclCommunicator::together(const std::function<void()>& calls) {
   engine::invariant(!grouped_, "groups of collectives do not nest");
   begin({"group of collectives"});
@@ -236,7 +237,7 @@ void NcclCommunicator::add_memory(std::byte* data, std::size_t bytes) {
 }
 
 void NcclCommunicator::remove_memory(const std::byte* data) {
-  if (failure_) return;  // what was registered went with the communicator
+  if (failure_) return;  // the abort removed all registrations
   begin({"end of a registration"});
   const auto found = memory_.find(data);
   require(found != memory_.end(), "memory is taken from rank {} that was not registered with it",
@@ -271,7 +272,7 @@ void NcclCommunicator::wait(const std::function<bool()>& done) {
 void NcclCommunicator::abort(const engine::Error& why) noexcept {
   if (failure_) return;
   failure_ = why;
-  memory_.clear();  // NCCL takes back what was registered
+  memory_.clear();  // NCCL removes all registrations itself
   if (comm_ != nullptr) functions_.comm_abort(std::exchange(comm_, nullptr));
 }
 
@@ -280,8 +281,8 @@ void NcclCommunicator::begin(const Call& call) {
   call_ = call;
 }
 
-// False where there is nothing to do: in place a lone rank has its sums, and of no elements
-// everybody has all; and a group that has failed goes no further.
+// Returns false if there is nothing to do: a lone rank has its sums in place, and zero elements are
+// complete. A group that has failed goes no further.
 bool NcclCommunicator::begin_collective(const Call& call) {
   if (failure_) throw engine::Error(*failure_);
   if (call.count == 0 || ranks() == 1 || grouped_.value_or(ncclSuccess) != ncclSuccess)
@@ -290,7 +291,8 @@ bool NcclCommunicator::begin_collective(const Call& call) {
   return true;
 }
 
-// Of a call that returned: until it is through. In a group that is the group's matter.
+// Waits until a call that returned `result` is complete. In a group, the end of the group does
+// that.
 void NcclCommunicator::finish(ncclResult_t result) {
   if (grouped_) {
     if (result != ncclSuccess && result != ncclInProgress) grouped_ = result;
@@ -301,7 +303,7 @@ void NcclCommunicator::finish(ncclResult_t result) {
   poll([&] { return ready(); });
 }
 
-// Has NCCL done what it does on its own threads?
+// Returns whether NCCL has completed the work on its own threads.
 bool NcclCommunicator::ready() {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = functions_.comm_get_async_error(comm_, &state);
@@ -310,7 +312,8 @@ bool NcclCommunicator::ready() {
   return state == ncclSuccess;
 }
 
-// The clock is read before the last look: who was asleep for long blames nobody for it.
+// Polls until `done`. It reads the clock before the last poll, so that a process that slept for
+// long blames nobody.
 void NcclCommunicator::poll(const std::function<bool()>& done) {
   const auto begin = Clock::now();
   try {
@@ -332,7 +335,7 @@ void NcclCommunicator::poll(const std::function<bool()>& done) {
   }
 }
 
-// "rank 1: NCCL's all_reduce of 1000 float32 among ranks 0 to 3".
+// Returns "rank 1: NCCL's all_reduce of 1000 float32 among ranks 0 to 3".
 std::string NcclCommunicator::description() const {
   std::string what = call_.name;
   if (call_.count > 0) what += fmt::format(" of {} {}", call_.count, name(call_.dtype));
@@ -342,7 +345,7 @@ std::string NcclCommunicator::description() const {
 
 void NcclCommunicator::fail_with(ncclResult_t result) {
   std::string why = fmt::format("{} failed: {}", description(), words(functions_, result, comm_));
-  // NCCL does not say who; of two it is the other one.
+  // NCCL does not say which rank is lost; of two ranks it is the other one.
   const bool remote = result == ncclRemoteError;
   std::vector<int> lost;
   if (remote && ranks() == 2) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A Communicator that is one of NCCL's. NCCL is told never to block: each of its calls may return
-// before it is through, and is asked about until it is, or the deadline has passed. Ranks of a part
-// (`split`) count from 0 in it; errors name ranks as the whole has them. Rules of threads, costs
-// and errors: communicator.h.
+// A Communicator on one communicator of NCCL. NCCL is set never to block: a call may return before
+// it is complete, and is polled until it is or the deadline has passed. Ranks of a part (`split`)
+// count from 0 in it; errors name ranks of the whole. collectives/run/device_communicator.h states
+// the rules of threads, costs and errors.
 #pragma once
 #include <functional>
 #include <map>
@@ -19,7 +19,7 @@ namespace lockstep::collectives::nccl {
 
 class NcclCommunicator final : public Communicator {
  public:
-  // What errors say that was under way; `count` and `dtype` of collectives alone.
+  // Describes the call that errors name. Only collectives set `count` and `dtype`.
   struct Call {
     const char* name;
     std::size_t count = 0;
@@ -27,8 +27,8 @@ class NcclCommunicator final : public Communicator {
     int root = -1;
   };
 
-  // One rank a process; `load` gives the functions. Collective, and throws on all processes where
-  // one has no NCCL or another version. The bootstrap must outlive it.
+  // Opens one rank per process; `load` returns the functions. Collective. Throws on all processes
+  // if one has no NCCL or another version. The bootstrap must outlive the communicator.
   static std::unique_ptr<NcclCommunicator> open(Bootstrap& bootstrap,
                                                 const std::function<NcclFunctions()>& load,
                                                 Options options);
@@ -38,14 +38,14 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
-  // The part of these ranks of this communicator, the calling one among them; null where there are
-  // none. Collective: all ranks of a part name the same, in the same order. It must not outlive
-  // this one.
+  // Returns the part of this communicator with these ranks, the caller among them, or null if there
+  // are none. Collective: all ranks of a part pass the same ranks in the same order. The part must
+  // not outlive this communicator.
   std::unique_ptr<NcclCommunicator> split(const std::vector<int>& members);
-  // Collectives of this communicator that `calls` makes become one piece of work, in any order.
+  // Groups the collectives that `calls` makes into one piece of work, in any order.
   void together(const std::function<void()>& calls);
 
-  // Waits name this call from now on. Throws where something failed before.
+  // Sets the call that later waits name. Throws if something failed before.
   void begin(const Call& call);
   bool failed() const { return failure_.has_value(); }
 
@@ -81,9 +81,9 @@ class NcclCommunicator final : public Communicator {
   int rank_;                   // in members_
   std::vector<int> members_;   // ranks of the whole
   Options options_;
-  Call call_{"start"};                        // the last
+  Call call_{"start"};                        // the last call
   std::map<const std::byte*, void*> memory_;  // NCCL's handles
-  std::optional<ncclResult_t> grouped_;       // in `together`: the first that went wrong
+  std::optional<ncclResult_t> grouped_;       // in `together`: its first error
   std::optional<engine::Error> failure_;
 };
 

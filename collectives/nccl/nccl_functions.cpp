@@ -13,7 +13,7 @@ namespace {
 using engine::Code;
 using engine::fail;
 
-// The first with everything in the table.
+// First version with all functions of the table.
 constexpr int kOldest = NCCL_VERSION(2, 19, 1);
 constexpr const char* kHelp = "install NCCL 2.19.1 or newer, or add its folder to LD_LIBRARY_PATH";
 
@@ -27,7 +27,8 @@ std::string linker_words() {
   return in_one_line(text == nullptr ? "no reason given" : text);
 }
 
-// Of a library in a folder that the system's search does not know; else the reason of that search.
+// Opens the library from the system's search path, else from CUDA's folder. An error gives the
+// reason of the search.
 void* open_library(const std::string& file) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   if (void* const library = ::dlopen(file.c_str(), kFlags)) return library;
@@ -48,7 +49,7 @@ NcclFunctions load_nccl(const std::string& file) {
   };
   NcclFunctions functions;
   take(functions.get_version, "ncclGetVersion");
-  version_of(functions);  // an old one has less: the version says more than the first that it lacks
+  version_of(functions);  // first, since missing functions say less
   take(functions.get_error_string, "ncclGetErrorString");
   take(functions.get_last_error, "ncclGetLastError");
   take(functions.get_unique_id, "ncclGetUniqueId");
@@ -75,7 +76,7 @@ std::string version_of(const NcclFunctions& functions) {
   int version = 0;
   if (functions.get_version(&version) != ncclSuccess)
     fail(Code::kUnavailable, "NCCL does not tell its version: {}", kHelp);
-  // Up to 2.8 there were two digits less: 2804.
+  // Versions up to 2.8 have four digits: 2804.
   const int unit = version < 10000 ? 1000 : 10000;
   std::string text = fmt::format("{}.{}.{}", version / unit, version % unit / 100, version % 100);
   if (version < kOldest) fail(Code::kUnavailable, "NCCL {} is too old: {}", text, kHelp);

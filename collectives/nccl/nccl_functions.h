@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The functions of NCCL that lockstep calls, as a table, so that the program starts where there is
-// no NCCL, and tests can put another one in. A field is named as NCCL's function without its
-// `nccl`. A table is plain data: copy it freely; any thread may call what it holds.
+// Table of the NCCL functions that lockstep calls. It lets the program start without NCCL, and
+// tests replace NCCL. A field has the name of NCCL's function without its `nccl`. A table is plain
+// data: it may be copied, and any thread may call its functions.
 #pragma once
 #include <nccl.h>
 
@@ -14,7 +14,7 @@ struct NcclFunctions {
   decltype(&ncclGetErrorString) get_error_string = nullptr;
   decltype(&ncclGetLastError) get_last_error = nullptr;
 
-  // Communicators, from their beginning to their end.
+  // These create, watch and end communicators.
   decltype(&ncclGetUniqueId) get_unique_id = nullptr;
   decltype(&ncclCommInitRankConfig) comm_init_rank_config = nullptr;
   decltype(&ncclCommSplit) comm_split = nullptr;
@@ -36,14 +36,15 @@ struct NcclFunctions {
   decltype(&ncclCommDeregister) comm_deregister = nullptr;
 };
 
-// Opens the library, which stays to the end of the program: it has threads of its own. Throws
-// Error(kUnavailable), in one line, where there is none or it is too old.
+// Loads the library, which stays until the program ends, since it has threads of its own. Throws
+// Error(kUnavailable), in one line, if there is none or it is too old.
 NcclFunctions load_nccl(const std::string& file = "libnccl.so.2");
 
-// "2.28.9". Throws Error(kUnavailable), in one line, where it is too old.
+// Returns the version: "2.28.9". Throws Error(kUnavailable), in one line, if it is too old.
 std::string version_of(const NcclFunctions& functions);
 
-// "unhandled system error (socketStartConnect: Connection refused)". `comm` may be null.
+// Returns the text of an error: "unhandled system error (socketStartConnect: Connection refused)".
+// `comm` may be null.
 std::string words(const NcclFunctions& functions, ncclResult_t result, ncclComm_t comm);
 
 }  // namespace lockstep::collectives::nccl

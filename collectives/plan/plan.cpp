@@ -25,7 +25,7 @@ std::string_view epilogue_name(Epilogue epilogue) {
 
 using Out = std::back_insert_iterator<std::string>;
 
-// "r0 r1.gradient+4096": ranks that name the same place stand together.
+// Prints ranks that name the same place together: "r0 r1.gradient+4096".
 void print_operands(Out out, const std::vector<Operand>& operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& o = operands[i];

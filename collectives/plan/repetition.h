@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// For the verifier: a plan whose scratch alternates, as a rank executes it three times, one after
-// the other. Each time on other numbers, which lie behind those of the time before; the first and
-// the third time in the same scratch. So the third writes what somebody may still read of the first
-// where arrivals do not forbid it. Later executions repeat this: each writes all that it reads of
-// its scratch, so what came before the last execution in the same scratch is ordered by that one.
-// Pure; cost: the number of steps.
+// Unrolls a plan with alternating scratch into three consecutive executions, for the verifier. Each
+// execution uses numbers of its own, behind those of the previous one. The first and the third use
+// the same scratch. So the third overwrites what other ranks may still read of the first, unless
+// arrivals prevent it. Later executions repeat this pattern. Each writes all scratch that it reads,
+// so the last execution in the same scratch orders everything before it. The function is pure and
+// costs O(steps).
 #pragma once
 #include "collectives/plan/plan.h"
 

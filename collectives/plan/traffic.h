@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a plan sends over the wire between hosts, by rank. Pure; any thread.
+// Messages and bytes that each rank of a plan sends to other hosts. Pure and thread-safe.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -9,9 +9,9 @@
 namespace lockstep::collectives {
 
 struct Traffic {
-  std::size_t messages = 0;  // not empty ones
+  std::size_t messages = 0;  // non-empty only
   std::size_t elements = 0;  // sent
-  std::size_t bytes = 0;     // likewise, in the types in which they travel
+  std::size_t bytes = 0;     // sent, in their wire types
 };
 std::vector<Traffic> traffic(const Plan& plan);
 

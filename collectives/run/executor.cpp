@@ -14,24 +14,24 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-// A waiter looks so often before it sleeps; after the first few it lets other threads run in
-// between, since with more ranks than cores the one that it waits for may need this core.
+// Polls before a waiter sleeps. After the first few it lets other threads run in between. With more
+// ranks than cores, the rank that it waits for may need this core.
 constexpr int kSpins = 2000, kBareSpins = 32;
-// Before a wait first looks at the clock it reduces this part of the blocks of a look.
+// Divisor of a poll's blocks: a wait reduces this part of them before it first reads the clock.
 constexpr int kPartAtOnce = 4;
-// With messages under way it looks less often: the way to another host is longer than to another
-// core, each look is a system call, and the sleep ends when something comes.
+// Polls before a waiter sleeps with messages in flight. They are fewer: another host is farther
+// than another core, each poll is a system call, and the sleep ends when a message arrives.
 constexpr int kMessageSpins = 4;
-// A sleep ends at the latest after this. Who sleeps until a message comes does not hear of what
-// other ranks of the host do: then after the second, where a lane waits for them; nor, where the
-// transport cannot be woken, of plans that another thread starts: then after the third. What a
-// device has done nobody tells: then after the fourth.
+// Longest sleeps. A thread that sleeps until a message arrives does not notice other ranks of the
+// host: kArrivalSleep applies if a lane waits for them. If the transport cannot be woken, it does
+// not notice plans that another thread starts: then kDeafSleep applies. Nobody reports what a
+// device has done: then kDeviceSleep applies.
 constexpr std::chrono::microseconds kSleep{1000}, kArrivalSleep{50}, kDeafSleep{200},
     kDeviceSleep{50};
-// Where another thread is at work it may just have passed over what has arrived since.
+// Longest sleep while another thread is at work, which may just have missed what has arrived since.
 constexpr std::chrono::microseconds kBusySleep{50};
 
-// The element type of what a step reduces: norms are float64 whatever the plan's type.
+// Returns the element type that a step reduces: norms are float64 whatever the plan's type.
 DType reduced_type(const Step& step, DType plan) {
   return step.from[0].space == Space::kNorms ? DType::kFloat64 : plan;
 }
@@ -92,10 +92,11 @@ void Executor::start(int plan, const engine::StepState* step_state) {
     state.began = engine::Clock::now();
     observer->starts(plan);
   }
-  // Libraries want the same calls in the same order of all ranks: that in which plans are started.
+  // Libraries require the same calls in the same order on all ranks: the order in which plans
+  // start.
   if (state.vendor) state.launch = vendor_.starts++;
   state.requested.fetch_add(1);
-  wake();  // a communication thread that sleeps has something to do
+  wake();  // a sleeping communication thread has work
 }
 
 bool Executor::done(int plan) const {
@@ -115,13 +116,13 @@ Executor::ProgressState Executor::look_round(int budget) {
   const bool moved = pass(budget, ended);
   const bool oversubscribed = last_pass_.oversubscribed;
   lock.unlock();
-  if (ended && threads_.waiters.load() > 0) team_.wake();  // who sleeps in `wait`
+  if (ended && threads_.waiters.load() > 0) team_.wake();  // threads that sleep in `wait`
   return moved            ? ProgressState::kMoved
          : oversubscribed ? ProgressState::kOversubscribed
                           : ProgressState::kStill;
 }
 
-// Everything that can go wrong in other hands (transport, kernels, hooks) stops the team here.
+// Moves plans. Any error of other code (transport, kernels, hooks) stops the team here.
 bool Executor::pass(int& budget, bool& ended, int plan) {
   last_pass_ = {};
   messages_.look_again();
@@ -139,7 +140,7 @@ bool Executor::pass(int& budget, bool& ended, int plan) {
     return moved;
   } catch (const std::exception& e) {
     const engine::Error error = engine::as_error(e);
-    // An error about a lost peer or a deadline says already where this rank waited.
+    // An error about a lost peer or a deadline already says where this rank waited.
     const bool told =
         error.code() == engine::Code::kPeerLost || error.code() == engine::Code::kTimeout;
     team_.stop(
@@ -150,7 +151,7 @@ bool Executor::pass(int& budget, bool& ended, int plan) {
   return false;
 }
 
-// All lanes of a plan as far as they go. True when anything moved.
+// Moves all lanes of a plan as far as they go. Returns whether anything moved.
 bool Executor::move(int plan, int& budget, bool& ended) {
   PlanState& state = plans_[std::size_t(plan)];
   const std::uint64_t execution = state.completed.load(std::memory_order_relaxed);
@@ -173,12 +174,12 @@ bool Executor::move(int plan, int& budget, bool& ended) {
   if (ExecutorObserver* observer = observer_) {
     observer->completed(plan, state.began, engine::Clock::now());
   }
-  state.completed.store(execution + 1);  // before looking for sleepers
+  state.completed.store(execution + 1);  // before it looks for sleepers
   return ended = true;
 }
 
-// One step of a lane, or some blocks of a reduction. True when it moved. A lane moves one step
-// after the other; reductions, and messages that are copied, cost budget, all else is short.
+// Runs one step of a lane, or some blocks of a reduction. Returns whether it moved. Reductions, and
+// messages that are copied, cost budget; all else is short.
 bool Executor::advance(PlanState& state, int plan, int lane, int& budget) {
   Cursor& cursor = state.cursors[std::size_t(lane)];
   const Lane& steps = (*state.mine)[std::size_t(lane)];
@@ -198,7 +199,8 @@ bool Executor::advance(PlanState& state, int plan, int lane, int& budget) {
       break;
     }
     case Action::kArrive:
-      if (state.queued(ops_)) {  // before it is counted: who sees the count finds the event there
+      // Records before it counts: a rank that sees the count finds the event.
+      if (state.queued(ops_)) {
         ops_.record_event(kArrivals);
         if (const engine::ProcessEvent* event = team_.event(rank_)) event->set(ops_);
       }
@@ -222,7 +224,8 @@ bool Executor::advance(PlanState& state, int plan, int lane, int& budget) {
   return true;
 }
 
-// Who are missing are asked where they were last, until one was here.
+// Returns whether all ranks have arrived. Looks up where the missing ranks ran last, and stops at
+// the first that shared this processor.
 bool Executor::all_arrived(const PlanState& state, int plan, const Step& await) {
   bool all = true;
   for (const int rank : await.ranks) {
@@ -234,8 +237,8 @@ bool Executor::all_arrived(const PlanState& state, int plan, const Step& await) 
   return all;
 }
 
-// What these ranks have queued before they arrived comes before what this one queues now. Those of
-// other processes have no ops here.
+// Orders what this rank queues now behind what these ranks have queued before they arrived. Ranks
+// of other processes have no ops here.
 void Executor::follow(const std::vector<int>& ranks) const {
   for (const int rank : ranks) {
     if (rank == rank_) continue;
@@ -247,10 +250,10 @@ void Executor::follow(const std::vector<int>& ranks) const {
   }
 }
 
-// As many blocks as there is budget, so that `progress` comes back soon; blocks are counted from
-// the arena's beginning. Squares go block by block in memory of the host; where segments of the
-// arena are not alike, a call of a kernel is about one, but for updates on a device, where it goes
-// on over those that differ in their decay alone. True when the step is done.
+// Reduces as many blocks as the budget allows, so that `progress` returns soon. Blocks are counted
+// from the arena's beginning. In host memory, squares go block by block. If segments of the arena
+// differ, a kernel call handles one. Updates on a device are an exception: a call goes on over
+// segments that differ only in their decay. Returns whether the step is done.
 bool Executor::reduce(PlanState& state, Cursor& cursor, const Step& step, int& budget) {
   if (options_.hook) options_.hook();
   const DType dtype = reduced_type(step, state.stage->plan.dtype);
@@ -304,7 +307,7 @@ bool Executor::streams(const Step& step, std::size_t width) const {
   });
 }
 
-// One call of `wait` that really waits: counts its time, and lends its purpose to the plan.
+// Counts the time of a call of `wait` that really waits, and lends its purpose to the plan.
 class Executor::Waiter {
  public:
   Waiter(Executor& executor, int plan, std::string_view purpose, engine::Clock::time_point begin)
@@ -335,8 +338,8 @@ void Executor::stop_late(int plan, milliseconds waited, engine::Clock::time_poin
   if (!done(plan)) stragglers_.stop_late(plan, waited, since);
 }
 
-// What stopped the team. That a rank died or was lost says nothing of what others waited for: that
-// is added by those who know it, once.
+// Throws what stopped the team. The loss of a rank does not say what others waited for, so ranks
+// that know it add it, once.
 void Executor::rethrow_waiting(int plan) {
   try {
     team_.rethrow();
@@ -351,9 +354,9 @@ void Executor::rethrow_waiting(int plan) {
   }
 }
 
-// The first looks of a wait: at its own plan alone, and without letting go of the lock, since they
-// take no longer than a look at the clock or two. Not at a plan that is stuck already: who waits
-// for that shall be named. True when the plan is done.
+// Polls its own plan first, without releasing the lock, since that takes as long as one or two
+// readings of the clock. Skips a plan that is stuck already, since the missing ranks must be named.
+// Returns whether the plan is done.
 bool Executor::at_once(int plan) {
   if (observer_.load(std::memory_order_relaxed) != nullptr) return false;
   if (messages_.any_under_way()) return false;
@@ -368,7 +371,7 @@ bool Executor::at_once(int plan) {
     if (last_pass_.oversubscribed || messages_.any_under_way()) break;
   }
   lock.unlock();
-  if (ended && threads_.waiters.load() > 0) team_.wake();  // who sleeps in `wait`
+  if (ended && threads_.waiters.load() > 0) team_.wake();  // threads that sleep in `wait`
   return ended;
 }
 
@@ -410,14 +413,14 @@ void Executor::sleep(std::chrono::microseconds most) {
   if (!team_.stopped()) idle(most, std::nullopt);
 }
 
-// A last look comes after the sleeper has been made, or after others can see that this thread is
-// about to sleep, so that nothing is missed between look and sleep.
+// Polls once more after the sleeper has been made, or after others can see that this thread is
+// about to sleep. So nothing is missed between poll and sleep.
 void Executor::idle(std::chrono::microseconds most, std::optional<int> plan) {
   if (!messages_.any_under_way()) {
     const Team::Sleeper sleeper(team_);
     const ProgressState looked = look_round(options_.blocks_at_once);
     if (looked == ProgressState::kMoved || (plan && done(*plan))) return;
-    if (messages_.any_under_way()) return;  // posted meanwhile: the next sleep is the transport's
+    if (messages_.any_under_way()) return;  // posted since: the transport sleeps next
     if (messages_.behind_device()) most = std::min(most, kDeviceSleep);
     return sleeper.sleep(looked == ProgressState::kBusy ? std::min(most, kBusySleep) : most);
   }

@@ -8,9 +8,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kGiveWay = 4;               // answers
-constexpr int kQuestions = 4;             // asked while one answer is waited for
-constexpr milliseconds kBetweenLooks{5};  // at what others ask
+constexpr int kGiveWay = 4;               // times `answer`
+constexpr int kQuestions = 4;             // questions per `answer`
+constexpr milliseconds kBetweenLooks{5};  // between polls of questions
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void Liveness::wait(int plan, Time now) {
   looked_ = now;
   if (transport_ == nullptr || now - attended_ < kBetweenLooks) return;
   attended_ = now;
-  transport_->progress();  // nobody else may do it, where no message is under way
+  transport_->progress();  // else nobody polls without messages in flight
   while (const auto said = transport_->receive_control()) {
     const bool known = said->plan >= 0 && std::size_t(said->plan) < team_.plans();
     if (said->kind == Transport::ControlKind::kAnswer) {
@@ -71,8 +71,8 @@ std::vector<int> Liveness::waiting(int plan, Time now) const {
   return all;
 }
 
-// Asks again, for as long as this is asked: a word may be lost, and what was answered grows old.
-// False where a whole answer's time is over without one.
+// Asks a peer again, for as long as this is called: a message may be lost, and answers expire.
+// Returns false if a whole `answer` has passed without one.
 bool Liveness::answers(int peer, int plan, Time now) {
   Peer& p = peers_[peer];
   const bool begins = now - p.asked > answer_ || p.heard >= p.first_asked;
@@ -87,7 +87,7 @@ bool Liveness::answers(int peer, int plan, Time now) {
 
 std::vector<int> Liveness::silent(int plan, const std::vector<int>& missing, Time since, Time now) {
   if (now - since >= kGiveWay * answer_) return missing;
-  // Where this rank was kept from running, perhaps with its whole host, others say so in a moment.
+  // If this rank was kept from running, perhaps with its whole host, the others answer in a moment.
   if (now - awake_ < answer_) return {};
   std::vector<int> named;
   for (const int rank : missing) {

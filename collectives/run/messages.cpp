@@ -61,8 +61,8 @@ Messages::Outcome Messages::receive(const PlanState& plan, Cursor& cursor, const
   return Outcome::kThrough;
 }
 
-// `message`: the step that posted it. Once it is through, and some of it may be copied already, it
-// is not asked for again.
+// Waits for a message; `message` is the step that posted it. A complete message may be copied in
+// part already, so it is not tested again.
 Messages::Outcome Messages::wait(const PlanState& plan, Cursor& cursor, std::size_t post,
                                  const Step& message, Location at, int& budget) {
   const DType dtype = plan.stage->plan.dtype;
@@ -81,14 +81,15 @@ Messages::Outcome Messages::wait(const PlanState& plan, Cursor& cursor, std::siz
   return Outcome::kThrough;
 }
 
-// Returns whether the device is through with the lane's copies so far.
+// Returns whether the device has completed the lane's copies so far.
 bool Messages::passed(const Cursor& cursor) {
   if (ops_.is_done(cursor.event)) return true;
   behind_device_ = true;
   return false;
 }
 
-// As many blocks as there is budget, as of a reduction; true when all `count` elements are copied.
+// Copies as many blocks as the budget allows, like a reduction. Returns whether all `count`
+// elements are copied.
 bool Messages::copy(Cursor& cursor, const std::byte* from, DType type, std::byte* to, DType target,
                     std::size_t count, int& budget) const {
   const std::size_t most = (blocks_alone_ ? 1 : std::size_t(budget)) * engine::kBlock;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Messages of one rank's lanes. Where they do not travel from and to their operands (WireStaging),
-// what is sent is copied first, and what came is copied after. A device queues these copies among
-// its reductions: an event behind them tells when what is sent is there, and when a place is free
-// for the next message to come; nobody waits for it, the lane is looked at again.
+// Messages of one rank's lanes. If messages do not travel from and to their operands (WireStaging),
+// data is copied before it is sent and after it is received. A device queues these copies among its
+// reductions. An event behind them tells when the data to send is there, and when a place is free
+// for the next message. Nobody blocks on it; the lane is polled again.
 //
-// Each executor owns one and calls it under its lock; what only tells may be called by any thread.
-// The transport (null on one host) and the ops outlive it. Throws what the transport throws.
+// Each executor owns one and calls it under its lock; any thread may call the functions that only
+// report. The transport (null on one host) and the ops outlive it. Throws what the transport
+// throws.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -23,10 +24,10 @@ namespace lockstep::collectives {
 
 class Messages {
  public:
-  // The outcome of a look at a step: it is over; something moved; it waits for the device, or for
-  // budget; its message has not come.
+  // Tells what a poll of a step found: it is over; something moved; it waits for the device or for
+  // budget; its message has not arrived.
   enum class Outcome { kThrough, kMoved, kBlocked, kMissing };
-  struct Location {  // of a lane
+  struct Location {  // plan and lane
     int plan = 0, lane = 0;
     int tag() const { return plan * kMaxLanes + lane; }
   };
@@ -37,13 +38,13 @@ class Messages {
       : transport_(transport), ops_(ops), address_(address), blocks_alone_(blocks_alone) {}
   void open(WireStaging staging) { staging_ = std::move(staging); }
 
-  // Moves the lane's present step, which posts a message or waits for one. `budget`: blocks that
-  // may be copied; lessened by those that are.
+  // Moves the lane's current step, which posts a message or waits for one. `budget`: blocks that
+  // may be copied; it is reduced by those that are.
   Outcome move(const PlanState& plan, Cursor& cursor, Location at, int& budget);
 
-  // Messages that are posted and not through.
+  // Returns whether messages are posted and not complete.
   bool any_under_way() const { return under_way_.load() > 0; }
-  double seconds() const { return seconds_.load(); }  // while there were any, so far
+  double seconds() const { return seconds_.load(); }  // with any in flight, so far
   // Returns whether a step has waited for the device since `look_again`.
   bool behind_device() const { return behind_device_.load(); }
   void look_again() { behind_device_.store(false, std::memory_order_relaxed); }
@@ -64,7 +65,7 @@ class Messages {
   OperandAddress address_;
   bool blocks_alone_;
   WireStaging staging_;
-  engine::Clock::time_point began_{};  // the first of the messages that are under way
+  engine::Clock::time_point began_{};  // post of the first message in flight
   std::atomic<int> under_way_{0};
   std::atomic<double> seconds_{0};
   std::atomic<bool> behind_device_{false};

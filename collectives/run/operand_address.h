@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Addresses of a plan's operands in this process, in its present execution. The team and the ops
+// Addresses of a plan's operands in this process, in its current execution. The team and the ops
 // outlive it.
 #pragma once
 #include <cstddef>
@@ -19,7 +19,8 @@ class OperandAddress {
     std::size_t at = operand.offset + element;
     if (operand.space == Space::kScratch && plan.completed.load(std::memory_order_relaxed) % 2 != 0)
       at += plan.stage->plan.alternate;
-    // Scratch of what the host adds beside a device is behind the numbers that are exchanged.
+    // Scratch memory of sums by the host, beside a device, lies behind the numbers that are
+    // exchanged.
     const bool shared =
         operand.space == Space::kScratch && plan.stage->by_host && !ops_.in_host_memory();
     const std::size_t width =

@@ -23,7 +23,7 @@ namespace {
 using engine::Code;
 using engine::fail;
 
-// A file descriptor, closed at the end.
+// Owns a file descriptor and closes it at the end.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
@@ -66,7 +66,8 @@ struct PeerWatch::State {
     [[maybe_unused]] const auto written = ::write(bell.number(), &one, sizeof one);
   }
 
-  // `mine` is this thread's own; others leave what is new in `added` and ring.
+  // Watches the processes in `mine`, which only this thread uses. Others put new ones into `added`
+  // and ring.
   void watch(const std::stop_token& stop) {
     std::vector<Watched> mine;
     std::vector<pollfd> polled;
@@ -112,7 +113,7 @@ struct PeerWatch::State {
   std::mutex mutex;
   std::vector<Watched> added;
   bool released = false;
-  std::jthread thread;  // last: joined before what it uses goes
+  std::jthread thread;  // last: joined before what it uses ends
 };
 
 std::string name(const PeerProcess& peer) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Notices at once when a process of this host dies, by whatever death: a thread sleeps on the
-// pidfds of all watched processes and calls back with the first that ends. Linux 5.3. One thread of
-// its own; add and remove from any thread.
+// Notices at once if a process of this host dies, in any way. A thread sleeps on the pidfds of all
+// watched processes and calls back for each that ends. Needs Linux 5.3. Has one thread.
+// Thread-safe.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,29 +13,30 @@
 
 namespace lockstep::collectives {
 
-// A process and its ranks, which follow each other.
+// Identifies a process and its ranks, which are consecutive.
 struct PeerProcess {
   std::vector<int> ranks;
   int pid = 0;
 };
-// "rank 2", "ranks 4 to 7"; "this process" where it has none.
+// Returns "rank 2" or "ranks 4 to 7", or "this process" if it has no ranks.
 std::string name(const PeerProcess& peer);
-// Error(kPeerLost) with the peer's ranks: "rank 2 (process 4711) died", with `prefix` before it and
-// `suffix` behind.
+// Returns Error(kPeerLost) with the peer's ranks: "rank 2 (process 4711) died", between `prefix`
+// and `suffix`.
 engine::Error death(const PeerProcess& peer, std::string_view prefix = {},
                     std::string_view suffix = {});
 
 class PeerWatch {
  public:
-  // `lost` is called on the watch's thread, once for each peer that ends; must not throw.
+  // Callback on the watch's thread, once for each peer that ends. It must not throw.
   using Lost = std::function<void(const PeerProcess& peer)>;
   explicit PeerWatch(Lost lost);
   ~PeerWatch();  // joins
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
-  // A process that is gone already counts as lost. Throws Error(kIo) where the kernel has no pidfd.
+  // Watches a process. One that has ended already counts as lost. Throws Error(kIo) if the kernel
+  // has no pidfd.
   void add(const PeerProcess& peer);
-  // From here on deaths are expected: the orderly end.
+  // Ignores deaths from here on, for an orderly end.
   void release();
 
  private:

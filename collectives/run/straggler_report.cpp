@@ -12,19 +12,19 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// So many looks at a stuck step cost no look at the clock: most steps move within them.
+// Polls of a stuck step that read no clock: most steps move within them.
 constexpr int kFreeLooks = 32;
-// Between two looks at a stuck step at most this much counts as waiting.
+// Most time between two polls of a stuck step that counts as waiting.
 constexpr nanoseconds kAttention = milliseconds(100);
-// A wait of so long may be one for a rank that is lost: others may want to know that this one is
-// not. Waits of ranks that come together are over long before.
+// Wait that may be one for a lost rank: others may want to know that this rank is not lost. Waits
+// of ranks that come together are over long before.
 constexpr nanoseconds kLong = milliseconds(2);
 
-// Of lists of ranks: such a row is one word, and so many words are the most.
+// Consecutive ranks that become one word in a list, and most words of a list.
 constexpr std::size_t kManyInARow = 5, kMostInList = 16;
 
-// "0 2 4 to 511": five in a row, or more, are shortened; "0 2 4 ... and 7 more" where all would be
-// too long.
+// Returns "0 2 4 to 511": five or more in a row are shortened. Returns "0 2 4 ... and 7 more" if
+// all would be too long.
 std::string ranks_text(std::vector<int> ranks) {
   if (ranks.empty()) return "none";
   std::sort(ranks.begin(), ranks.end());
@@ -43,7 +43,7 @@ std::string ranks_text(std::vector<int> ranks) {
   return text;
 }
 
-// "rank 1", "ranks 1 2": a bare number would read as how many.
+// Returns "rank 1" or "ranks 1 2", since a bare number would read as a count.
 std::string named(const std::vector<int>& ranks) {
   if (ranks.empty()) return "none";
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", ranks_text(ranks));
@@ -62,7 +62,7 @@ std::string StragglerReport::purpose_of(int plan) const {
   return purpose.empty() ? "" : purpose + ": ";
 }
 
-// Those that the lane's next step needs and that have not come so far.
+// Returns the ranks that the lane's next step needs and that have not arrived so far.
 std::vector<int> StragglerReport::missing(int plan, int lane) const {
   const PlanState& state = plans_[std::size_t(plan)];
   const Lane& steps = (*state.mine)[std::size_t(lane)];
@@ -76,8 +76,9 @@ std::vector<int> StragglerReport::missing(int plan, int lane) const {
   return ranks;
 }
 
-// "; arrived: 0 2; elsewhere: 3; missing: rank 1": who has come to the lane's step or is known to
-// wait in the plan, who waits in another one, and who is named. Empty where nobody is.
+// Returns "; arrived: 0 2; elsewhere: 3; missing: rank 1", or an empty text if no rank is missing.
+// Ranks have arrived if they have come to the lane's step or are known to wait in the plan. Ranks
+// are elsewhere if they wait in another plan.
 std::string StragglerReport::arrivals(int plan, int lane, const std::vector<int>& missing) const {
   if (missing.empty()) return {};
   const auto now = engine::Clock::now();
@@ -103,8 +104,8 @@ std::string StragglerReport::arrivals(int plan, int lane, const std::vector<int>
                      named(missing));
 }
 
-// A lane has waited for too long, since then: stops the team with the names of those who are
-// silent. False where there is nobody to be named yet.
+// Stops the team since a lane has waited too long, from `since` on, and names the silent ranks.
+// Returns false if there are none to name yet.
 bool StragglerReport::stop_late_lane(int plan, int lane, milliseconds waited, Time since,
                                      Time now) {
   const std::vector<int> named = liveness_.silent(plan, missing(plan, lane), since, now);
@@ -117,7 +118,7 @@ bool StragglerReport::stop_late_lane(int plan, int lane, milliseconds waited, Ti
   return true;
 }
 
-// The same for all lanes of a plan that are stuck. False where none is.
+// Does the same for all lanes of a plan that are stuck. Returns false if none is.
 bool StragglerReport::stop_late_plan(int plan, milliseconds waited, Time since) {
   bool stuck = false;
   const std::vector<Cursor>& cursors = plans_[std::size_t(plan)].cursors;
@@ -184,8 +185,8 @@ void StragglerReport::look(int plan, int lane, milliseconds deadline) {
   stop_late_lane(plan, lane, waited, cursor.late, now);
 }
 
-// Returns whether other ranks ask whom this one waits for in the plan; in any, where what they ask
-// about is not what it waits for.
+// Returns whether other ranks ask for which rank this one waits in the plan. A question about a
+// plan in which it does not wait counts for all plans.
 bool StragglerReport::others_ask(int plan, Time now) const {
   const std::optional<int> asked = liveness_.asked(now);
   if (!asked || *asked == plan || std::size_t(*asked) >= plans_.size()) return bool(asked);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Says whom a rank waits for that has waited for too long, and stops its team with that: the ranks
-// that are silent are named, not those that wait themselves (liveness.h). Each executor owns one
-// and calls it under its lock, except `set_purpose`, which any thread may call. The team, the
-// transport and the plans outlive it.
+// Reports the ranks for which a rank has waited too long, and stops its team with that. It names
+// the silent ranks, not those that wait themselves (liveness.h). Each executor owns one and calls
+// it under its lock, except for `set_purpose`, which is thread-safe. The team, the transport and
+// the plans outlive it.
 #pragma once
 #include <chrono>
 #include <mutex>
@@ -20,23 +20,25 @@ namespace lockstep::collectives {
 class StragglerReport {
  public:
   using Time = engine::Clock::time_point;
-  // `answer`: as for Liveness. `plans`: of the executor, which has them all once it is opened.
+  // Starts without plans. `answer`: as for Liveness. `plans`: the executor's, complete once it is
+  // opened.
   StragglerReport(int rank, Team& team, Transport* transport, std::chrono::milliseconds answer,
                   std::vector<PlanState>& plans)
       : rank_(rank), team_(team), liveness_(rank, team, transport, answer), plans_(plans) {}
   void open() { purposes_.resize(plans_.size()); }
 
-  // Sets what errors say in front of a plan, for as long as it is waited for; empty: nothing.
+  // Sets the text that precedes errors about a plan while it is waited for; empty: none.
   void set_purpose(int plan, std::string_view purpose);
-  // Records one more look at a stuck lane, and for how long it has been watched. Past the deadline,
-  // or where others ask whom it waits for, stops the team if somebody is to be named.
+  // Records one more poll of a stuck lane and for how long it has been watched. Past the deadline,
+  // or if others ask for which rank it waits, stops the team if a rank is to be named.
   void look(int plan, int lane, std::chrono::milliseconds deadline);
-  // Stops the team because a wait for the plan, which is not done, has been late since `since`:
-  // with whom the plan waits for, or a plan that it comes after; or with what else is wrong.
+  // Stops the team because a wait for the plan, which is not done, has been late since `since`. The
+  // error names the ranks for which the plan waits, or a plan that it comes after, or says what
+  // else is wrong.
   void stop_late(int plan, std::chrono::milliseconds waited, Time since);
-  // "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: 0 1; missing: rank 2". Missing are the
-  // lost ranks; where these are not known, whom the first lane needs that needs somebody: of the
-  // plan, or of one that it comes after.
+  // Returns "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: 0 1; missing: rank 2". Missing
+  // are the lost ranks. If these are not known, missing are the ranks that the first waiting lane
+  // needs, in the plan or in one that it comes after.
   std::string waiting_for(int plan, const std::vector<int>& lost) const;
 
  private:

@@ -24,30 +24,32 @@ static_assert(Counter::is_always_lock_free && Word::is_always_lock_free);
 
 constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kReasonBytes = 1024;
-// How long a reader of the reason waits for its writer, who may have died between the two stores.
+// Time that a reader of the reason waits for its writer, which may have died between the two
+// stores.
 constexpr std::chrono::milliseconds kWriting{200};
-// What a rank said so much later than this one looked at the clock is no old word.
+// Time by which a word of another rank may be newer than this rank's reading of the clock.
 constexpr std::chrono::milliseconds kAhead{60000};
 
-// The states of the stop word.
+// States of the stop word.
 constexpr std::uint32_t kRunning = 0, kStopping = 1, kStopped = 2;
 
-// Not private: sleepers and wakers are threads of several processes. The kernel compares the word
-// with `value` and puts the thread to sleep in one atomic step.
+// Calls futex, not its private form: sleepers and wakers are threads of several processes. The
+// kernel compares the word with `value` and puts the thread to sleep in one atomic step.
 long futex(const Word& word, int operation, std::uint32_t value, const timespec* most) noexcept {
   return syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&word), operation, value, most,
                  nullptr, 0);
 }
 
-// Milliseconds, the same in all processes of a host; 0 means never. After 49 days they begin again.
+// Returns milliseconds, the same in all processes of a host; 0 means never. They wrap around after
+// 49 days.
 std::uint32_t stamp(engine::Clock::time_point now) {
   const auto time =
       std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
   return std::max<std::uint32_t>(std::uint32_t(time), 1);
 }
 
-// Another rank may have read the clock later: this one may have been kept from running since it
-// did.
+// Returns whether `then` is in the window. Another rank may have read the clock later, since this
+// one may have been kept from running after it did.
 bool within(std::uint32_t then, engine::Clock::time_point now, std::chrono::milliseconds window) {
   const std::uint32_t age = stamp(now) - then, ahead = then - stamp(now);
   return then != 0 && (age <= window.count() || ahead <= kAhead.count());
@@ -58,20 +60,20 @@ std::size_t waiting_bytes(std::size_t plans) {
          kCacheLine;
 }
 
-// From 1; 0: not known.
+// Returns the processor's number from 1, or 0 if it is unknown.
 std::uint32_t this_processor() {
   return std::uint32_t(sched_getcpu() + 1);
 }
 
 }  // namespace
 
-// Lies at the beginning of the control block. Three things follow: of each rank a line with the
-// number of a processor, which it writes where that has changed; the counters, kMaxLanes for
-// each (plan, rank), two cache lines with one writer; and of each rank, on lines of its own, what
-// it is asked and, for each plan, when it last waited there.
+// Lies at the beginning of the control block. Three arrays follow it. The first has one line per
+// rank: the number of its processor, which it writes when that changes. The second has the
+// counters, kMaxLanes per (plan, rank): two cache lines with one writer. The third has lines per
+// rank: the question to it and, per plan, when it last waited there.
 struct Team::Control {
   alignas(kCacheLine) Word stopped;
-  std::atomic<std::size_t> bytes;  // of the reason
+  std::atomic<std::size_t> bytes;  // size of the reason
   std::array<std::byte, kReasonBytes> why;
   alignas(kCacheLine) Word events;
   alignas(kCacheLine) Word sleepers;
@@ -207,10 +209,10 @@ void Team::rethrow() const {
   throw engine::Error(*why);
 }
 
-// A sleeper counts itself, notes the events, then looks at the counters. A waker counts an arrival,
-// then looks for sleepers. These are in one order (sequentially consistent), so either the waker
-// sees the sleeper, or the sleeper the arrival. A waker that sees one counts an event, and the
-// kernel puts nobody to sleep who noted fewer.
+// A sleeper counts itself, notes the events, then polls the counters. A waker counts an arrival,
+// then looks for sleepers. These have one order (sequentially consistent), so either the waker sees
+// the sleeper, or the sleeper the arrival. A waker that sees a sleeper counts an event, and the
+// kernel puts no thread to sleep that noted fewer.
 Team::Sleeper::Sleeper(const Team& team) : team_(team) {
   team_.control_->sleepers.fetch_add(1);
   seen_ = team_.control_->events.load();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What the ranks of one host share: where each one's spaces lie in this process, and a control
-// block of lock-free words that all of them map: arrival counters, the word to stop with its
-// reason, and the word that sleepers sleep on. Ranks that are threads of one process share one
-// Team; each process has its own Team over the same control block. Ranks are numbers of the whole
-// job; only ranks of this host may be asked for memory or counters.
+// State that the ranks of one host share: the addresses of each rank's spaces in this process, and
+// a control block that all of them map. Its words are lock-free: arrival counters, the stop word
+// with its reason, and the word that sleepers sleep on. Ranks that are threads of one process share
+// one Team. Each process has its own Team over the same control block. Ranks are numbers of the
+// whole job; only ranks of this host have memory and counters here.
 //
-// Threads: everything may be called from any thread once the bases are set.
+// Threads: all functions are thread-safe once the bases are set.
 #pragma once
 #include <array>
 #include <atomic>
@@ -24,10 +24,10 @@ namespace lockstep::collectives {
 
 class Team {
  public:
-  // Bytes of a control block for so many ranks of this host and plans.
+  // Returns the bytes of a control block for so many ranks of this host and plans.
   static std::size_t control_bytes(std::size_t local_ranks, std::size_t plans);
-  // `local`: the ranks of this host, ascending, the same list in every process of it.
-  // `control`: zeroed, shared, outlives the team.
+  // Uses `control`, which is zeroed and shared and outlives the team. `local`: the ranks of this
+  // host, ascending, the same list in every process of it.
   Team(std::vector<int> local, std::size_t plans, std::byte* control);
 
   const std::vector<int>& local() const { return local_; }
@@ -35,43 +35,45 @@ class Team {
   std::size_t plans() const { return plans_; }
   void set_base(int rank, Space space, std::byte* base);
   std::byte* base(int rank, Space space) const;
-  // The kernels of a rank of this process, which sets them before it first arrives; null of others.
-  // They outlive what asks.
+  // Sets the kernels of a rank of this process, before it first arrives; other ranks have null.
+  // They outlive all users.
   void set_ops(int rank, const engine::Ops* ops) { ops_[place(rank)] = ops; }
   const engine::Ops* ops(int rank) const { return ops_[place(rank)]; }
-  // The event that a rank records when it arrives, as this process has opened it. Null, unless
-  // kernels of ranks of several processes are queued. Events outlive the executors.
+  // Sets the event that a rank records when it arrives, as this process has opened it. It is null
+  // unless kernels of ranks of several processes are queued. Events outlive the executors.
   void set_event(int rank, const engine::ProcessEvent* event) { events_[place(rank)] = event; }
   const engine::ProcessEvent* event(int rank) const { return events_[place(rank)]; }
 
-  // How often a rank arrived in a lane of a plan, since the beginning: it only grows, so execution
-  // e of a plan with a arrivals per execution waits for e * a + phase.
+  // Returns how often a rank has arrived in a lane of a plan. It only grows, so execution e of a
+  // plan with a arrivals per execution waits for e * a + phase.
   std::atomic<std::uint64_t>& counter(int plan, int rank, int lane) const;
   void arrive(int plan, int rank, int lane);  // counts and wakes sleepers
-  // Whether a rank last arrived on the processor that this thread runs on: it will not arrive again
-  // while this thread keeps that busy, unless it is moved. A guess, since it may have been.
+  // Returns whether a rank last arrived on the processor that this thread runs on. Unless it is
+  // moved, it cannot arrive again while this thread keeps that busy. This is a guess, since it may
+  // have been moved.
   bool beside(int rank) const;
 
-  // Ranks that have waited for long note it here, relaxed (liveness.h). The other functions return
-  // whether a rank noted it in the last `window`, in that plan or in any.
+  // Records that a rank has waited for long (liveness.h); relaxed. `waits` returns whether a rank
+  // was recorded in the last `window`, in that plan or in any.
   void note_waiting(int plan, int rank, engine::Clock::time_point now);
   bool waits(int rank, engine::Clock::time_point now, std::chrono::milliseconds window) const;
   bool waits(int plan, int rank, engine::Clock::time_point now,
              std::chrono::milliseconds window) const;
-  // A rank that waits is asked whom it waits for, by one that waits for it in a plan; the plan that
-  // it was last asked about in the last `window`.
+  // Asks a waiting rank for which rank it waits; the asking rank waits for it in a plan. `asked`
+  // returns the plan that it was last asked about in the last `window`.
   void ask(int rank, int plan, engine::Clock::time_point now);
   std::optional<int> asked(int rank, engine::Clock::time_point now,
                            std::chrono::milliseconds window) const;
 
-  // The first reason wins and stays. Wakes all sleepers, in all processes.
+  // Stops the team. The first reason wins and stays. Wakes all sleepers, in all processes.
   void stop(const engine::Error& why) noexcept;
   bool stopped() const;
   [[noreturn]] void rethrow() const;  // throws the first reason
 
-  // Who wants to sleep makes a Sleeper, then looks once more at what it waits for, then sleeps:
-  // until somebody arrives, stops or wakes after the Sleeper was made, or the time is over. While
-  // nobody sleeps, an arrival costs one write to a line that nobody else writes.
+  // Sleeps without missing a wake-up. A thread that wants to sleep makes a Sleeper, polls once more
+  // what it waits for, and then sleeps. It sleeps until another thread arrives, stops or wakes
+  // after the Sleeper was made, or the time is over. While nobody sleeps, an arrival costs one
+  // write to a line that nobody else writes.
   class Sleeper {
    public:
     explicit Sleeper(const Team& team);
@@ -94,7 +96,7 @@ class Team {
   std::atomic<std::uint64_t>& question(int rank) const;
   std::atomic<std::uint32_t>& waited(int plan, int rank) const;
   std::vector<int> local_;
-  std::vector<int> places_;  // by rank: where in local_; -1: of another host
+  std::vector<int> places_;  // by rank: index in local_; -1: other host
   std::size_t plans_;
   std::vector<std::array<std::byte*, kSpaces>> bases_;
   std::vector<const engine::Ops*> ops_;

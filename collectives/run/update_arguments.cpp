@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Norms of layers. A part is what a segment has in one block, and of each part the norms hold two
-// numbers: the squares of its gradients, and of its weights. From part to part, in the arena's
-// order, the block's number or the segment's grows and neither falls, so their sum is another for
-// each part: its place. All parts of a segment are added in this order, so a norm has the same bits
-// on all ranks and for all buckets. The squares of all buckets are taken before the first update:
-// the weights are those that the gradients were made with.
+// Norms of layers: a part is what a segment has in one block. The norms hold two numbers per part:
+// the squares of its gradients and of its weights. From part to part, in the arena's order, the
+// block's number or the segment's grows and neither falls. So their sum differs for each part, and
+// is its place. All parts of a segment are added in this order, so a norm has the same bits on all
+// ranks and for all buckets. The squares of all buckets are taken before the first update, so the
+// weights are those that the gradients were made with.
 #include "collectives/run/update_arguments.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ bool UpdateArguments::by_segments(const Step& step) const {
   return step.epilogue == Epilogue::kSquares && owned_.rule->needs() == engine::Needs::kLayerNorms;
 }
 
-// On a device, where a call costs the most.
+// Joins segments only on a device, where a call costs the most.
 bool UpdateArguments::joins_segments(const Step& step) const {
   return by_segments(step) && step.epilogue == Epilogue::kUpdate && !ops_.in_host_memory() &&
          owned_.rule->needs() != engine::Needs::kLayerNorms;
@@ -74,13 +74,13 @@ std::size_t UpdateArguments::cut(const Step& step, std::size_t at, bool joins,
     arguments.count = std::min(arguments.count, owned_.segments[segment].end - at);
   }
   if (step.epilogue == Epilogue::kSquares && at % engine::kBlock != 0)
-    // The rest of a block, and then blocks.
+    // The rest of a block comes first, and then blocks.
     arguments.count = std::min(arguments.count, engine::kBlock - at % engine::kBlock);
   return segment;
 }
 
-// Returns how many of `count` elements from `at` on, in that segment, one call may be about; where
-// the decay changes among them becomes boundaries_.
+// Returns how many of `count` elements, from `at` in this segment on, one call may handle. Sets
+// boundaries_ to where the decay changes among them.
 std::size_t UpdateArguments::join(std::size_t segment, std::size_t at, std::size_t count) {
   boundaries_.clear();
   for (; owned_.segments[segment].end < at + count; ++segment) {

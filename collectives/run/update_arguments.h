@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Arguments of the kernels that make the updates of one rank, and the squares that these need: the
-// optimizer's state, what is found of all gradients first (norms, factors), and how much of an
-// arena whose segments are not alike a call of a kernel is about. Each executor owns one and calls
-// it under its lock; the team and the ops outlive it.
+// Arguments of the kernels that make the updates of one rank, and of the squares that these need.
+// They have the optimizer's state, and what is derived from all gradients first (norms, factors).
+// If the arena's segments differ, they also limit the elements of a kernel call. Each executor owns
+// one and calls it under its lock; the team and the ops outlive it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,23 +21,24 @@ class UpdateArguments {
  public:
   UpdateArguments(int rank, const Team& team, const engine::Ops& ops, OwnedState owned);
 
-  // Bytes that the updates of all ranks of this host touch in one step: gradients, weights, slots.
+  // Returns the bytes that the updates of all ranks of this host touch in one step: gradients,
+  // weights, slots.
   std::size_t touched_bytes(const StepPlan& step) const;
-  // Before the first update of an execution, on ranks that own nothing, too: all have the same.
-  // Queued where kernels are, behind the squares.
+  // Finds the factors, before the first update of an execution. All ranks have the same, even those
+  // that own nothing. If kernels are queued, this is queued behind the squares.
   void find_factors(const engine::StepState* state, std::uint64_t execution);
 
-  // Returns whether calls for the step are about segments, each with arguments of its own.
+  // Returns whether calls for the step handle one segment each, with its own arguments.
   bool by_segments(const Step& step) const;
-  // Returns whether a call may go on over segments that differ in their decay alone.
+  // Returns whether a call may go on over segments that differ only in their decay.
   bool joins_segments(const Step& step) const;
-  // Lessens `arguments.count`, of elements from `at` on, to what one call is about, and tells where
+  // Limits `arguments.count`, of elements from `at` on, to what one call handles, and sets where
   // the decay changes among them. Returns the first one's segment.
   std::size_t cut(const Step& step, std::size_t at, bool joins, engine::ReduceArguments& arguments);
-  // Adds what an update of the cursor's next elements reads and writes.
+  // Adds the memory that an update of the cursor's next elements reads and writes.
   void add_update(const PlanState& plan, Cursor& cursor, const Step& step,
                   engine::ReduceArguments& arguments) const;
-  // Adds what is the segment's own, to elements from `at` on. Squares of weights are taken here.
+  // Adds the segment's own arguments, for elements from `at` on. Takes the squares of weights.
   void add_segment(std::size_t segment, std::size_t at, engine::ReduceArguments& arguments) const;
   double* norms() const;
 
@@ -50,10 +51,10 @@ class UpdateArguments {
   const Team& team_;
   const engine::Ops& ops_;
   OwnedState owned_;
-  std::size_t elements_;                 // owned
-  std::vector<std::size_t> boundaries_;  // of the call that is being made
-  engine::Buffer own_found_;             // where OwnedState has none
-  std::uint64_t found_ = 0;              // the execution, from 1, that it was found in last
+  std::size_t elements_;                 // owned elements
+  std::vector<std::size_t> boundaries_;  // boundaries of the current call
+  engine::Buffer own_found_;             // if OwnedState has none
+  std::uint64_t found_ = 0;              // last execution with factors, from 1
 };
 
 }  // namespace lockstep::collectives

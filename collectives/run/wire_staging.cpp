@@ -17,7 +17,7 @@ bool posts(const Step& step) {
 
 }  // namespace
 
-// A post takes the first place of its lane that is free, and its wait gives it back.
+// Gives each post the first free place of its lane, which its wait frees again.
 WireStaging::Layout WireStaging::lay_out(const StepPlan& step, int rank, bool on_device) {
   Layout layout;
   for (const Stage& stage : step) {
@@ -34,7 +34,7 @@ WireStaging::Layout WireStaging::lay_out(const StepPlan& step, int rank, bool on
       for (const Step& s : lane)
         if (is_staged(s)) largest = std::max(largest, bytes_of(s));
       std::vector<bool> taken;
-      std::vector<std::size_t> number(lane.size());  // of a post's place
+      std::vector<std::size_t> number(lane.size());  // number of a post's place
       for (std::size_t i = 0; i < lane.size() && largest > 0; ++i) {
         if (is_staged(lane[i])) {
           number[i] = std::size_t(std::ranges::find(taken, false) - taken.begin());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Where messages lie that do not travel from and to their operands: those in another type than
-// their plan's (Step::wire), and all of a rank on a device with memory of its own, but for numbers
-// that the host adds. From the post to the end of the wait. Laid out once, from the plan: a lane
-// has as many places as it ever has such messages under way, each of its largest. Owns its memory;
-// one rank's executor uses it.
+// Memory for messages that do not travel from and to their operands. One kind is messages in
+// another type than their plan's (Step::wire). The other is all messages of a rank on a device with
+// its own memory, except for numbers that the host adds. A message has its place from the post to
+// the end of the wait. Places are laid out once, from the plan: a lane has as many as it ever has
+// such messages in flight, each for its largest. Owns its memory; one rank's executor uses it.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -16,16 +16,16 @@ namespace lockstep::collectives {
 class WireStaging {
  public:
   WireStaging() = default;
-  // `memory`: bytes(), zeroed; of such a device, memory that it shares with the host.
+  // Divides `memory`, which has bytes() and is zeroed. On a device it is shared with the host.
   WireStaging(const StepPlan& step, int rank, bool on_device, engine::Buffer memory);
-  // Of a rank, without taking it.
+  // Returns the bytes that a rank needs.
   static std::size_t bytes(const StepPlan& step, int rank, bool on_device);
-  // Of a posting step; null where its message travels from and to its operand.
+  // Returns the place of a posting step, or null if its message travels from and to its operand.
   std::byte* at(int plan, int lane, std::size_t step) const;
 
  private:
   struct Layout {
-    // By plan, lane, step: where a post's place begins, or kNone.
+    // Offsets of posts' places by plan, lane and step, or kNone.
     std::vector<std::vector<std::vector<std::size_t>>> places;
     std::size_t bytes = 0;
   };

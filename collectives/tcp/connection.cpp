@@ -26,11 +26,10 @@ using engine::Code;
 constexpr std::uint32_t kMessage = 0x4d4b534c, kShutdown = 0x454b534c, kReason = 0x524b534c,
                         kQuestion = 0x414b534c, kAnswer = 0x484b534c;
 constexpr std::size_t kMostControls = 8;
-constexpr std::size_t kMostRead = std::size_t(4)
-                                  << 20;  // in one call, so that others have their turn
+constexpr std::size_t kMostRead = std::size_t(4) << 20;  // per call, for fairness
 constexpr std::chrono::milliseconds kSilence{5000};
-// Of a long message a sleeper is woken once for so many bytes: each time costs the core that it
-// shares a switch, and what the second cache held.
+// Bytes of a long message for which a sleeping thread wakes once. Each wake-up costs its core a
+// switch and what the second-level cache held.
 constexpr std::size_t kWorthWaking = std::size_t(2) << 20;
 
 engine::Error no_message(const std::string& who) {
@@ -47,7 +46,7 @@ Connection::Connection(Socket socket, int peer, const std::string& host, std::si
 
 Connection::~Connection() {
   if (failure_) return;
-  if (!closed_ && !pending()) {  // else the peer sees an end without a shutdown message
+  if (!closed_ && !pending()) {  // else the peer sees no shutdown message
     const FrameHeader last{.magic = kShutdown};
     [[maybe_unused]] const auto sent = ::send(socket_.file(), &last, sizeof last, MSG_NOSIGNAL);
   }
@@ -55,8 +54,8 @@ Connection::~Connection() {
   drain();
 }
 
-// Closing with unread bytes would reset the connection, and take what the peer has not got with it.
-// False where nothing more can come.
+// Discards input: closing with unread bytes would reset the connection, and drop what the peer has
+// not received. Returns false if nothing more can come.
 bool Connection::drain() noexcept {
   std::array<std::byte, 4096> rest;
   for (int most = 1024; most > 0; --most) {
@@ -67,28 +66,28 @@ bool Connection::drain() noexcept {
   return true;
 }
 
-// Of what is queued only the message whose beginning the peer has already is sent, since it could
-// not tell the frame behind it from its rest.
+// Sends only the queued message whose beginning the peer has already, since the peer could not tell
+// the last frame from its rest.
 void Connection::begin_abort(std::span<const std::byte> why) noexcept {
   if (failure_ || closed_) return;
   const bool begun = !sends_.empty() && sends_.front().sent > 0;
   sends_.erase(sends_.begin() + (begun ? 1 : 0), sends_.end());
-  stalled_ = true;  // what still comes is no more looked at
+  stalled_ = true;  // later input is ignored
   try {
     sends_.push_back({-1, {.magic = kReason, .tag = 0, .bytes = why.size()}, why.data()});
-  } catch (const std::exception&) {  // no memory: the peer sees an end without a reason
+  } catch (const std::exception&) {  // no memory: the peer gets no reason
     shut();
   }
 }
 
-// Until the peer's host has acknowledged all: what it sends after a close would reset the
-// connection, too. A peer that has ended itself wants no reason.
+// Returns true until the peer's host has acknowledged all: what the peer sends after a close would
+// also reset the connection. A peer that has ended itself needs no reason.
 bool Connection::tells() noexcept {
   if (failure_ || closed_) return false;
   std::vector<int> through;
   try {
     write(through);
-  } catch (const std::exception&) {  // the peer is gone itself
+  } catch (const std::exception&) {  // the peer is lost
     return false;
   }
   int left = 0;
@@ -152,7 +151,7 @@ void Connection::post_send(int request, int tag, const std::byte* data, std::siz
   if (sends_.size() == 1) write(through);  // else the socket is full already
 }
 
-// Behind what is queued. A failure is thrown by the next call.
+// Queues the message behind all others. The next call throws a failure.
 void Connection::send_control(Transport::ControlKind kind, int plan,
                               std::vector<int>& through) noexcept {
   if (failure_ || closed_) return;
@@ -162,7 +161,7 @@ void Connection::send_control(Transport::ControlKind kind, int plan,
     const std::uint32_t magic = kind == Transport::ControlKind::kQuestion ? kQuestion : kAnswer;
     sends_.push_back({-1, {.magic = magic, .tag = std::uint32_t(plan), .bytes = 0}, nullptr});
     if (sends_.size() == 1) write(through);
-  } catch (const std::exception&) {  // the peer is gone: said already; or no memory
+  } catch (const std::exception&) {  // peer lost (reported already), or no memory
   }
 }
 
@@ -173,8 +172,7 @@ std::optional<std::pair<Transport::ControlKind, int>> Connection::receive_contro
   return control;
 }
 
-// The oldest message with this tag may be there, or on its way, or be the one that reading stopped
-// at.
+// The oldest message with this tag may be there, may be arriving, or may be where reading stopped.
 void Connection::post_receive(int request, int tag, std::byte* data, std::size_t bytes,
                               std::vector<int>& through) {
   rethrow();
@@ -222,7 +220,7 @@ bool Connection::progress(bool readable, bool writable, std::vector<int>& throug
   return moved;
 }
 
-// Headers and contents of as many messages as fit one call, until the socket is full.
+// Writes headers and contents of as many messages as fit one call, until the socket is full.
 bool Connection::write(std::vector<int>& through) {
   bool moved = false;
   while (!sends_.empty()) {
@@ -230,7 +228,7 @@ bool Connection::write(std::vector<int>& through) {
     std::size_t count = 0, asked = 0;
     const auto add = [&](const void* from, std::size_t bytes) {
       if (bytes == 0) return;
-      parts[count++] = {const_cast<void*>(from), bytes};  // sendmsg reads only
+      parts[count++] = {const_cast<void*>(from), bytes};  // sendmsg only reads
       asked += bytes;
     };
     for (const Send& s : sends_) {
@@ -246,7 +244,7 @@ bool Connection::write(std::vector<int>& through) {
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return moved;
-      // What the peer said last, perhaps why it stopped, may still be unread.
+      // The peer's last frame, perhaps its reason to stop, may still be unread.
       const int error = errno;
       while (!stalled_ && !closed_ && read(through)) {
       }
@@ -275,8 +273,8 @@ bool Connection::read(std::vector<int>& through) {
   return moved;
 }
 
-// For poll the socket is readable when the rest of the message that is being read is there, or much
-// of it, or nothing more comes, or its buffer is full: with less there is nothing to be done.
+// Sets when poll finds the socket readable. Either the rest of the current message or much of it is
+// there, or nothing more comes, or the buffer is full. With less there is nothing to do.
 void Connection::ask_for_wake() {
   const std::size_t left = incoming_ ? incoming_->bytes - incoming_->got : 1;
   const int bytes = int(std::clamp<std::size_t>(left, 1, kWorthWaking));
@@ -286,11 +284,11 @@ void Connection::ask_for_wake() {
   }
 }
 
-// The rest of the message and the header behind it in one call, until the socket is empty.
+// Reads the rest of the message and the next header in one call, until the socket is empty.
 bool Connection::read_all(std::vector<int>& through) {
   bool moved = false;
   for (std::size_t total = 0; total < kMostRead && !closed_;) {
-    if (stalled_) {  // nothing may be taken out; but a reset is seen
+    if (stalled_) {  // reads nothing, but notices a reset
       std::byte one;
       const auto got = ::recv(socket_.file(), &one, 1, MSG_PEEK);
       if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) lose(errno);
@@ -329,7 +327,7 @@ bool Connection::read_all(std::vector<int>& through) {
   return moved;
 }
 
-// `bytes` have been read: of the message first, then of the next header.
+// Assigns `bytes` that have been read to the message first, then to the next header.
 void Connection::take(std::size_t bytes, std::vector<int>& through) {
   if (incoming_) {
     const std::size_t part = std::min(bytes, incoming_->bytes - incoming_->got);
@@ -341,7 +339,7 @@ void Connection::take(std::size_t bytes, std::vector<int>& through) {
   if (header_got_ == sizeof header_) begin(through);
 }
 
-// A header is whole: where does its message go?
+// Handles a complete header: decides where its message goes.
 void Connection::begin(std::vector<int>& through) {
   header_got_ = 0;
   if (header_.magic == kShutdown && !shut_down_) {
@@ -379,7 +377,7 @@ void Connection::begin(std::vector<int>& through) {
   if (incoming_->bytes == 0) end(through);
 }
 
-// Memory of our own for the message of header_, within the limit.
+// Allocates memory for the message of header_. Returns false if that exceeds the limit.
 bool Connection::keep() {
   if (header_.bytes > most_kept_ - kept_bytes_) return false;
   incoming_ = Incoming{.tag = int(header_.tag), .bytes = header_.bytes};
@@ -408,9 +406,10 @@ void Connection::check_length(int tag, std::size_t sent, std::size_t posted) {
                                          who_, sent, posted)});
 }
 
-// A live host acknowledges what it is sent, and answers when it is asked for room, even where its
-// process does not read. Keep-alive sees silence only while nothing is on its way; this sees the
-// rest. Twice in a row, since what was sent a moment ago has no answer yet.
+// Throws if the peer is silent. A live host acknowledges data, and answers when it is asked for
+// room, even if its process does not read. Keep-alive notices silence only while no data is in
+// flight; this notices the rest. It takes two findings in a row, since recent data has no answer
+// yet.
 void Connection::check_silence() {
   const auto now = Clock::now();
   if (now < next_look_) return;

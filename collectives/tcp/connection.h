@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // One rank's end of one connection: frames {magic, tag, bytes} and their contents. Sends are queued
-// and written as far as the socket takes; receives go straight into the posted memory where the
-// post came first. A message that came first is kept, up to `most_kept` bytes a connection; then
+// and written as far as the socket accepts them. Receives go straight into the posted memory if the
+// post came first. A message that came first is kept, up to `most_kept` bytes per connection; then
 // nothing is read until its receive is posted. (A peer may be ahead: it sends for plan B while this
-// rank, before it posts B, waits for plan A on the same connection. Not reading B would never let A
-// through.)
+// rank, before it posts B, waits for plan A on the same connection. If B was not read, A would
+// never arrive.)
 //
-// Ends: a last frame says that the peer ended orderly, or why it stops; an end without it, and
-// silence, are a loss.
-// After an error every call throws it again. One thread at a time. No allocation in a steady state.
+// A last frame says that the peer ended in order, or why it stops. An end without it, or silence,
+// is a loss. After an error every call throws it again. One thread at a time. Allocates nothing in
+// a steady state.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -35,35 +35,34 @@ class Connection {
  public:
   static constexpr std::size_t kMostKept = std::size_t(64) << 20;
 
-  // `peer`: the rank at the other end, on `host`; for errors.
+  // Takes over the socket. `peer`: the rank at the other end, on `host`; for errors.
   Connection(Socket socket, int peer, const std::string& host, std::size_t most_kept = kMostKept);
-  ~Connection();  // says the end where nothing is pending
+  ~Connection();  // sends the shutdown if nothing is pending
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Numbers of requests that are through are appended to `through`.
+  // Both append the numbers of completed requests to `through`.
   void post_send(int request, int tag, const std::byte* data, std::size_t bytes,
                  std::vector<int>& through);
   void post_receive(int request, int tag, std::byte* data, std::size_t bytes,
                     std::vector<int>& through);
-  // Moves what can move; `readable` and `writable` as poll says. True when anything did.
+  // Moves what can move; `readable` and `writable` are from poll. Returns whether anything moved.
   bool progress(bool readable, bool writable, std::vector<int>& through);
-  // See Transport. Only the last few control messages of the peer are kept.
+  // Implements Transport. Only the last few control messages of the peer are kept.
   void send_control(Transport::ControlKind kind, int plan, std::vector<int>& through) noexcept;
   std::optional<std::pair<Transport::ControlKind, int>> receive_control();
-  // This end stops, and says why in its last frame, behind the rest of a message that is half sent.
-  // `why` is an error (engine/base/error_bytes.h); it outlives the frame: until `tells` is false or
-  // `shut` is called. Nothing waits here: while
-  // `tells` is true the peer's host has not got all, and the socket is to be polled: for what
-  // `events` says, and for what still comes, which is thrown away.
+  // Stops this end. Its last frame says why, behind the rest of a message that is half sent. `why`
+  // is an error (engine/base/error_bytes.h). It outlives the frame: until `tells` returns false or
+  // `shut` is called. Nothing blocks here. While `tells` returns true, the peer's host has not
+  // received all. Then the socket is to be polled for `events`, and for input, which is discarded.
   void begin_abort(std::span<const std::byte> why) noexcept;
   bool tells() noexcept;
-  void shut() noexcept;  // whatever the socket has not taken is not sent
+  void shut() noexcept;  // drops what the socket has not taken
   // Throws the connection's error, if there is one.
   void rethrow() const;
 
   int file() const { return failure_ || closed_ ? -1 : socket_.file(); }
-  short events() const;  // what to poll for
+  short events() const;  // events to poll for
   bool reading() const { return !failure_ && !closed_ && incoming_.has_value(); }
   bool pending() const {
     return !sends_.empty() || !posts_.empty() || (incoming_ && incoming_->request >= 0);
@@ -71,29 +70,29 @@ class Connection {
 
  private:
   struct Send {
-    int request;  // -1: none asks for it
+    int request;  // -1: nobody tests for it
     FrameHeader header;
     const std::byte* data;
-    std::size_t sent = 0;  // of header and data together
+    std::size_t sent = 0;  // bytes of header and data together
   };
   struct Post {
     int request, tag;
     std::byte* data;
     std::size_t bytes;
   };
-  // A message that came before its post.
+  // Holds a message that came before its post.
   struct Kept {
     int tag;
     std::size_t bytes;
     std::unique_ptr<std::byte[]> data;
   };
-  // The message that is being read.
+  // Describes the message that is being read.
   struct Incoming {
     int tag = 0, request = -1;  // -1: no post yet, `kept` holds it
     std::byte* data = nullptr;
     std::size_t bytes = 0, got = 0;
     std::unique_ptr<std::byte[]> kept = {};
-    bool reason = false;  // no message: why the peer stops
+    bool reason = false;  // the peer's reason to stop, no message
   };
 
   bool write(std::vector<int>& through);

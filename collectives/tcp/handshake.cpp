@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// HMAC: RFC 2104; SHA-256: FIPS 180-4.
+// HMAC is RFC 2104; SHA-256 is FIPS 180-4.
 #include "collectives/tcp/handshake.h"
 
 #include <openssl/crypto.h>
@@ -158,7 +158,7 @@ void Handshake::handle() {
   switch (next_) {
     case Next::kHelloHead:
       if (right_head(hello_.magic, hello_.version)) next_ = Next::kHello;
-      return;  // the head stays: the rest of the message is read behind it
+      return;  // the head stays in front of the rest
     case Next::kChallengeHead:
       if (right_head(challenge_.magic, challenge_.version)) next_ = Next::kChallenge;
       return;
@@ -208,7 +208,7 @@ bool Handshake::right_head(std::uint32_t magic, std::uint32_t version) {
   if (magic != kMagic) {
     refuse("does not speak the handshake of lockstep");
   } else if (version != kVersion) {
-    // A dialer learns the version, too, and reports it.
+    // The dialer also learns the version and reports it.
     if (!dials_) send(message_bytes(Challenge{}).first(kHeadBytes));
     refuse(
         fmt::format("speaks version {} of the handshake, not {}; all ranks need the same "
@@ -235,7 +235,7 @@ bool Handshake::proves(Role role) const {
   return CRYPTO_memcmp(proof_of(role).data(), proof_.data(), proof_.size()) == 0;
 }
 
-// A new connection has room for a message; one that has not is not worth having.
+// Sends a message. A new connection has room for one; a connection without room is refused.
 void Handshake::send(std::span<const unsigned char> bytes) {
   const ssize_t sent =
       ::send(socket_.file(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -6,10 +6,10 @@
 //   dialer    proof        HMAC-SHA-256 over the role, the hello and the challenge
 //   acceptor  proof        the same for the role of the acceptor
 //   dialer    confirmation the same for a third role; the acceptor uses no connection without it
-// Nonces are fresh, so recorded messages prove nothing; roles differ, so neither do reflected ones.
-// The acceptor refuses a connection that was dialed to another endpoint than its own, so nobody can
-// relay a handshake to another address. The data that follows is neither encrypted nor signed.
-// One thread; never blocks.
+// Nonces are fresh, so recorded messages prove nothing. Roles differ, so reflected messages prove
+// nothing. The acceptor refuses a connection that was dialed to another endpoint than its own, so
+// nobody can relay a handshake to another address. The data that follows is neither encrypted nor
+// signed. One thread; never blocks.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -30,7 +30,7 @@ class Handshake {
   static constexpr std::size_t kDigestBytes = 32, kTextBytes = 64;
   using Digest = std::array<unsigned char, kDigestBytes>;
   using Text = std::array<char, kTextBytes>;
-  // The messages, in the byte order of the machine: another order gives another magic.
+  // The messages have the byte order of the machine: another order gives another magic.
   struct Hello {
     std::uint32_t magic = kMagic, version = kVersion;
     std::int32_t from = -1, to = -1;
@@ -48,8 +48,8 @@ class Handshake {
   using Expects = std::function<bool(int from, int to)>;
   using Time = engine::Clock::time_point;
 
-  // Both take a connected socket that does not block; `key` outlives the handshake. They throw
-  // Error(kInvalid) for a secret that is too short, and Error(kIo) if OpenSSL fails.
+  // Both take a connected, nonblocking socket; `key` outlives the handshake. They throw
+  // Error(kInvalid) if the secret is too short, and Error(kIo) if OpenSSL fails.
   static Handshake dial(Socket socket, const JobKey& key, int from, int to, Time until);
   // The dialer has until `until` to prove itself, and from then on until `end` to confirm: a dialer
   // that has confirmed relies on the connection.
@@ -61,9 +61,9 @@ class Handshake {
   bool proven() const { return proven_; }      // the peer knows the secret
   int from() const { return hello_.from; }
   int to() const { return hello_.to; }
-  std::string peer_host() const;                       // its name, as it told it
+  std::string peer_host() const;                       // the name that the peer sent
   const std::string& problem() const { return why_; }  // "10.0.0.2:41000: ...", once refused
-  Socket take() { return std::move(socket_); }         // once done
+  Socket take() { return std::move(socket_); }         // after kDone
 
  private:
   enum class Role : unsigned char { kDialer, kAcceptor, kConfirmation };
@@ -86,7 +86,7 @@ class Handshake {
   bool dials_;
   Time until_, end_;
   Expects expects_ = {};
-  std::string peer_;  // its endpoint
+  std::string peer_;  // the peer's endpoint
   Next next_;
   std::size_t have_ = 0;  // bytes of the next message
   Hello hello_ = {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The kernel's files: Documentation/ABI/testing/sysfs-class-net and stable/sysfs-class-infiniband.
+// Documentation/ABI/testing/sysfs-class-net and stable/sysfs-class-infiniband describe the kernel's
+// files.
 #include "collectives/tcp/interfaces.h"
 
 #include <fmt/core.h>
@@ -63,7 +64,7 @@ Interface interface_in(const fs::path& folder) {
   Interface found;
   found.name = folder.filename().string();
   found.up = first_line(folder / "operstate") == "up" || number_in(folder / "carrier") == 1;
-  // Megabits; -1 where it is not known.
+  // The speed is in Mbit/s, or -1 if it is unknown.
   const std::optional<long> speed = number_in(folder / "speed");
   if (speed && *speed > 0) found.speed = double(*speed) * 1e6;
   const std::optional<long> node = number_in(folder / "device" / "numa_node");

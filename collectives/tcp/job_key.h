@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The name of a job and the secret that its ranks share, and nobody else knows. Plain values.
+// Name of a job and the secret that its ranks share and nobody else knows. Plain values.
 #pragma once
 #include <string>
 

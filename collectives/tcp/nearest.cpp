@@ -16,7 +16,7 @@ namespace {
 
 using AddressBytes = std::span<const unsigned char>;
 
-// 4 or 16 bytes; none of another family.
+// Returns 4 or 16 bytes, or none for another family.
 AddressBytes address_bytes(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     const auto* four = reinterpret_cast<const sockaddr_in*>(address);
@@ -39,7 +39,7 @@ int common_bits(AddressBytes a, AddressBytes b) {
   return bits;
 }
 
-// 0: in a network of this host, 1: elsewhere, 2: this host itself.
+// Returns 0 in a network of this host, 1 elsewhere, and 2 for this host itself.
 int distance(const Endpoint& endpoint, const std::vector<OwnAddress>& own) {
   const AddressBytes there = address_bytes(reinterpret_cast<const sockaddr*>(&endpoint.address));
   int least = 1;

@@ -18,9 +18,9 @@
 namespace lockstep::collectives::tcp {
 namespace {
 
-// For the rest of messages that are half sent when this rank stops, and for what the sockets hold.
+// Time for the rest of half-sent messages when this rank stops, and for what the sockets hold.
 constexpr std::chrono::milliseconds kFlushTime{500};
-// No socket says that the peer has got all: it is asked so often.
+// Interval of polls: no socket says that the peer has received all.
 constexpr std::chrono::milliseconds kBetweenPolls{2};
 
 }  // namespace
@@ -104,9 +104,9 @@ int RankTransport::poll_all(int microseconds) {
   return ppoll(polled_.data(), polled_.size(), &time, nullptr);
 }
 
-// What the sleep before it saw need not be asked for again. Without a sleep what is there of a half
-// read message is taken, too, though it would wake nobody yet: who comes by only now and then
-// leaves no full buffer behind.
+// Uses what a sleep before it saw, without polling again. Without a sleep, it also reads what has
+// arrived of a half-read message, although that would not end a sleep yet. So a caller that comes
+// only now and then leaves no full buffer behind.
 bool RankTransport::progress() {
   const bool slept = std::exchange(fresh_, false);
   if (!slept && poll_all(0) < 0) return false;
@@ -146,7 +146,7 @@ std::optional<Transport::ControlMessage> RankTransport::receive_control() {
   return {};
 }
 
-// All connections together, so that many peers that do not read take no longer than one.
+// Stops all connections together, so that many peers that do not read take no longer than one.
 void RankTransport::abort(const engine::Error& why) noexcept {
   const auto end = engine::Clock::now() + kFlushTime;
   std::array<std::byte, kMostReason> memory;

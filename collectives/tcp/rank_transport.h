@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The transport of one rank over its connections. One thread at a time, but for `wake`; nothing
-// blocks but `sleep`.
+// The transport of one rank over its connections. One thread at a time, except for `wake`. Only
+// `sleep` and `abort` block.
 #pragma once
 #include <poll.h>
 
@@ -26,12 +26,12 @@ class RankTransport : public Transport {
   bool wake() noexcept override;
   void send_control(int peer, ControlKind kind, int plan) noexcept override;
   std::optional<ControlMessage> receive_control() override;
-  // Waits up to half a second, for all peers together, until their hosts have got it.
+  // Waits up to half a second, for all peers together, until their hosts have received it.
   void abort(const engine::Error& why) noexcept override;
 
  private:
   struct Request {
-    Connection* connection = nullptr;  // none: the number is free
+    Connection* connection = nullptr;  // null: the number is free
     bool through = false;
   };
   Connection& connection(int peer);
@@ -41,10 +41,10 @@ class RankTransport : public Transport {
 
   int rank_;
   std::map<int, std::unique_ptr<Connection>> connections_;  // by peer
-  std::vector<Connection*> order_;                          // as in polled_
+  std::vector<Connection*> order_;                          // in the order of polled_
   Socket waker_;                                            // an event, last in polled_
   std::vector<pollfd> polled_;
-  bool fresh_ = false;  // polled_ says what the last sleep saw, and nothing was posted since
+  bool fresh_ = false;  // polled_ is from the last sleep, still valid
   std::vector<Request> requests_;
   std::vector<int> free_, through_;
 };

@@ -23,17 +23,17 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStrangersTime{2000}, kConnectTime{2000};
 constexpr std::size_t kMostStrangers = 256;
 
-// One pair that we connect: one address after the other, round after round.
+// Dials one pair: one address after the other, round after round.
 struct Outgoing {
   std::size_t pair;
   std::vector<Endpoint> endpoints;
-  std::vector<std::string> problems;  // of each endpoint, the last one
+  std::vector<std::string> problems;  // the last one per endpoint
   std::size_t next = 0;
   int rounds = 0;
-  // Neither: idle.
+  // The attempt is idle if neither is set.
   Socket connecting = {};
   std::optional<Handshake> handshake = {};
-  Clock::time_point until = {};  // idle: when to dial; connecting: when to give up
+  Clock::time_point until = {};  // when to dial (idle) or to give up
 
   int file() const { return handshake ? handshake->file() : connecting.file(); }
 };
@@ -77,9 +77,9 @@ class Rendezvous {
         polled.push_back({.fd = i.file(), .events = POLLIN, .revents = 0});
       for (const Outgoing& o : outgoing_) {
         const short events = o.connecting ? POLLOUT : POLLIN;
-        polled.push_back({.fd = o.file(), .events = events, .revents = 0});  // -1 is passed over
+        polled.push_back({.fd = o.file(), .events = events, .revents = 0});  // -1 is ignored
       }
-      poll(polled.data(), polled.size(), 10);  // times are looked at each round: no long sleep
+      poll(polled.data(), polled.size(), 10);  // short, since each round checks the times
       std::size_t at = listeners_.size() + incoming_.size();
       for (auto i = incoming_.begin(); i != incoming_.end();)
         i = ended(*i) ? incoming_.erase(i) : std::next(i);
@@ -96,7 +96,7 @@ class Rendezvous {
     for (;;) {
       Socket socket(accept4(listener.file(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket) return;
-      if (incoming_.size() >= kMostStrangers) {  // a flood: the oldest that has proven nothing
+      if (incoming_.size() >= kMostStrangers) {  // a flood: drops the oldest without proof
         const auto oldest = std::find_if(incoming_.begin(), incoming_.end(),
                                          [](const Handshake& i) { return !i.proven(); });
         if (oldest != incoming_.end()) incoming_.erase(oldest);
@@ -165,8 +165,8 @@ class Rendezvous {
   void greet(Outgoing& o) {
     tune(o.connecting);
     if (o.rounds == 0) o.problems[o.next] = o.endpoints[o.next].text + ": no answer";
-    // The other side may not have come so far yet. Where there is another way to it, that is tried
-    // after a while; each round is more patient than the last.
+    // The other side may not have come so far yet. If it has another address, that is tried after a
+    // while; each round waits longer than the last.
     const auto until =
         o.endpoints.size() == 1 ? end_ : Clock::now() + kConnectTime * std::min(o.rounds + 1, 5);
     o.handshake = Handshake::dial(std::exchange(o.connecting, {}), invitation_.key,

@@ -28,7 +28,7 @@ constexpr int kBacklog = 128;
 constexpr int kTries = 100;  // ports that the system picks
 
 void set(const Socket& socket, int level, int option, int value) {
-  // A kernel without the option is worse off, not wrong.
+  // A kernel without the option loses speed, not correctness.
   [[maybe_unused]] const int ignored =
       setsockopt(socket.file(), level, option, &value, sizeof value);
 }
@@ -51,7 +51,8 @@ Endpoint endpoint(const std::string& host, int port) {
   return found;
 }
 
-// `again`: connections of an earlier listener, which still have its port, do not count.
+// Listens at an endpoint. `again`: connections of an earlier listener that have its port do not
+// count.
 Socket listen_at(const Endpoint& at, bool again) {
   Socket socket(::socket(at.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return socket;
@@ -62,8 +63,8 @@ Socket listen_at(const Endpoint& at, bool again) {
   return socket;
 }
 
-// At one port, 0 for one that the system picks. Empty, with errno, if that is not free on all
-// addresses that exist, or none exists.
+// Listens at one port; 0: the system picks one. Returns nothing, with errno, if the port is not
+// free on all addresses that exist, or if none exists.
 std::vector<Socket> listen_at(const std::vector<std::string>& addresses, int port) {
   std::vector<Socket> sockets;
   const bool again = port != 0;
@@ -94,7 +95,7 @@ std::string text_of(const sockaddr_storage& address) {
   return fmt::format("[{}]:{}", text.data(), ntohs(six.sin6_port));
 }
 
-// `name` is getsockname or getpeername.
+// Returns the text of an endpoint. `name` is getsockname or getpeername.
 template <class Name>
 std::string endpoint_text(const Socket& socket, Name name) {
   sockaddr_storage address{};
@@ -103,7 +104,7 @@ std::string endpoint_text(const Socket& socket, Name name) {
   return known ? text_of(address) : std::string();
 }
 
-// Empty where others cannot reach this host under it.
+// Returns the text of an address, or nothing if others cannot reach this host by it.
 std::string usable(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (address->sa_family == AF_INET) {
@@ -212,9 +213,9 @@ int port_of(const Socket& socket) {
              : ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
-// No TCP_USER_TIMEOUT: it also ends a connection whose peer is alive but has not read for that long
-// (measured: a closed window counts as silence), and a rank that computes does not read.
-// Connection::check_silence looks for what keep-alive does not see.
+// Does not set TCP_USER_TIMEOUT. That also ends a connection whose peer is alive but has not read
+// for that long (measured: a closed window counts as silence). A rank that computes does not read.
+// Connection::check_silence finds what keep-alive does not.
 void tune(const Socket& socket) {
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);

@@ -20,7 +20,7 @@ struct TcpFabric::State {
 
 namespace {
 
-// "10.0.0.1" of "10.0.0.1:35012", "fd00::1" of "[fd00::1]:35012".
+// Returns "10.0.0.1" for "10.0.0.1:35012", and "fd00::1" for "[fd00::1]:35012".
 std::string address_of(const tcp::Socket& listener) {
   const std::string endpoint = tcp::local_endpoint(listener);
   const std::string address = endpoint.substr(0, endpoint.rfind(':'));
@@ -61,7 +61,7 @@ std::vector<std::unique_ptr<Transport>> TcpFabric::connect(
     engine::require(std::find(ranks.begin(), ranks.end(), pair.first) != ranks.end(),
                     "rank {} is none of this process", pair.first);
   }
-  // Closed at the end, whatever comes.
+  // The listeners are closed at the end in any case.
   const std::vector<tcp::Socket> listeners = std::exchange(state_->listeners, {});
   std::vector<tcp::Met> met = tcp::meet(
       listeners,

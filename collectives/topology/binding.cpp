@@ -26,7 +26,7 @@ struct Node {
   std::vector<Core> cores;
 };
 
-// Nodes, in them cores, neighbours side by side: those that share a cache.
+// Returns the nodes with their cores. Cores that share a cache are adjacent.
 std::vector<Node> nodes_of(MachineMap map) {
   std::ranges::sort(map.processors, {}, [](const PlacedProcessor& p) {
     return std::tuple(p.node, p.cache, p.core, p.number);
@@ -47,17 +47,17 @@ std::size_t begin_of(std::size_t all, std::size_t part, std::size_t parts) {
   return all * part / parts;
 }
 
-// Of `parts` equal parts of these, in a row.
+// Returns one of `parts` equal contiguous parts.
 template <class T>
 std::span<const T> part_of_all(const std::vector<T>& all, std::size_t part, std::size_t parts) {
   const std::size_t begin = begin_of(all.size(), part, parts);
   return std::span(all).subspan(begin, begin_of(all.size(), part + 1, parts) - begin);
 }
 
-using Places = std::vector<std::vector<int>>;  // of each thread
+using Places = std::vector<std::vector<int>>;  // per thread or replica
 
-// At least a core for each thread. Replicas stay whole where the nodes have room for all of them
-// so.
+// Places each thread on at least one core. Replicas stay on one node if the nodes have room for all
+// of them.
 Places on_cores(const std::vector<Node>& nodes, std::size_t replicas, std::size_t threads) {
   std::size_t whole = 0;
   for (const Node& node : nodes) whole += node.cores.size() / threads;
@@ -76,8 +76,8 @@ Places on_cores(const std::vector<Node>& nodes, std::size_t replicas, std::size_
   return places;
 }
 
-// More threads than cores, and a processor for each: a thread on every core, then one more on each,
-// from the first on, until there are enough.
+// Places more threads than cores, with at least one processor each: one thread on every core, then
+// one more on each from the first on, until all are placed.
 Places on_hyperthreads(const std::vector<Node>& nodes, std::size_t threads) {
   std::vector<const Core*> cores;
   for (const Node& node : nodes)
@@ -95,13 +95,13 @@ Places on_hyperthreads(const std::vector<Node>& nodes, std::size_t threads) {
   return places;
 }
 
-// Processes that may use the same processors.
+// Collects processes that may use the same processors.
 struct Sharing {
   std::vector<std::size_t> processes = {};
   std::size_t replicas = 0;
 };
 
-// Of each replica; empty: the kernel may choose.
+// Returns the processors of each replica; empty if the kernel may choose.
 Places places_of(const MachineMap& map, std::size_t replicas, std::size_t threads) {
   const std::vector<Node> nodes = nodes_of(map);
   std::size_t cores = 0;
@@ -133,7 +133,7 @@ std::vector<int> allowed_processors() {
     cpu_set_t* set = CPU_ALLOC(std::size_t(most));
     if (set == nullptr) break;
     const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(most));
-    const bool ok = sched_getaffinity(0, bytes, set) == 0;  // fails where the kernel's is larger
+    const bool ok = sched_getaffinity(0, bytes, set) == 0;  // fails if the kernel's set is larger
     for (int i = 0; ok && i < most; ++i) {
       if (CPU_ISSET_S(i, bytes, set)) allowed.push_back(i);
     }

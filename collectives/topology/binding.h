@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Which processors each replica of a host runs on. Each thread of the replicas gets a whole core of
-// its own where there are enough, else hyperthreads: so many cores as possible have one thread.
-// Threads follow each other through the machine, so that replicas that are neighbours share caches
-// and a NUMA node, and a node is full before the next one is begun; a replica is not cut in two
-// where the nodes have room. Cores that are left on a node are divided among its threads.
+// Binding of a host's replicas to processors. Each replica thread gets a whole core of its own if
+// there are enough, else hyperthreads: as many cores as possible have one thread. Threads fill the
+// machine in order: neighboring replicas share caches and a NUMA node, and a node is full before
+// the next one is used. A replica stays on one node if the nodes have room. The threads of a node
+// share its spare cores.
 //
-// Where idle processors are left, on one node, and none is a hyperthread, the kernel may choose;
-// where there are more threads than processors they take turns, and somebody should know.
+// The kernel may choose if one node without hyperthreads has idle processors. If there are more
+// threads than processors, threads take turns, and the binding has a warning.
 #pragma once
 #include <span>
 #include <string>
@@ -16,46 +16,46 @@
 
 namespace lockstep::collectives {
 
-// Numbers of the processors that the calling thread may run on, ascending.
+// Returns the numbers of the processors that the calling thread may run on, ascending.
 std::vector<int> allowed_processors();
 
-// Text for other processes: "0,1,5".
+// Converts processor numbers to text for other processes ("0,1,5") and back.
 std::string to_text(std::span<const int> processors);
 std::vector<int> processors_of(const std::string& text);
 
 struct Binding {
-  std::vector<std::vector<int>> processors;  // of each replica of the process; empty: not bound
-  std::string warning;                       // where threads have to share processors
+  std::vector<std::vector<int>> processors;  // one entry per replica; empty: not bound
+  std::string warning;                       // set if threads must share processors
 };
 
-// A process of a host, in the order of its ranks.
+// Describes a process of a host. Lists are in the order of the ranks.
 struct HostProcess {
-  std::vector<int> processors;  // that it may run on
+  std::vector<int> processors;  // allowed processors
   int replicas = 1;
 };
 
-// Of each process of a host. Pure: the same on all of them. Processes that may use the same
-// processors share them; a launcher that gave each its own has chosen already, and nobody leaves
-// what it gave. `map`: where the processors are; what it does not know is a core of its own.
-// `cores`: as many as a process may keep busy, which a container's quota makes fewer than its
-// processors.
+// Plans the bindings of all processes of a host. The function is pure: the result is the same on
+// all of them. Processes with the same allowed processors share them. If a launcher gave each
+// process its own processors, the binding keeps to these. `map`: the location of the processors; an
+// unknown one counts as a core of its own. `cores`: how many processors a process may keep busy,
+// which a container's quota may limit.
 std::vector<Binding> plan_bindings(std::span<const HostProcess> processes, const MachineMap& map,
                                    int threads, int cores);
-// Of process `mine` alone: a map of its own processors is enough.
+// Plans the binding of process `mine` alone. A map of its own processors is enough.
 Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine,
                      const MachineMap& map, int threads, int cores);
 
 // A confinement keeps a process to fewer processors than the machine has.
 struct Confinement {
   int allowed = 1, online = 1;  // processors
-  double quota = 0;             // of the control group, in processors; 0: none
+  double quota = 0;             // cgroup quota in processors; 0: none
   bool bound_by_mpirun = false;
 };
 Confinement confinement();                              // of this process
-std::string why_confined(const Confinement& confined);  // for people; empty where nothing does
+std::string why_confined(const Confinement& confined);  // explains it; empty if unconfined
 
-// The calling thread, and those that it starts from now on. A kernel that refuses is left alone: it
-// costs speed, nothing else.
+// Binds the calling thread and the threads that it starts later. Ignores refusals of the kernel,
+// which cost only speed.
 void bind_this_thread(std::span<const int> processors);
 
 }  // namespace lockstep::collectives

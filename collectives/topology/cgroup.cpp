@@ -24,7 +24,7 @@ std::string file_text(const fs::path& file) {
   return out.str();
 }
 
-// The number that stands after `label` at the beginning of a line, or at the beginning of the text.
+// Returns the number after `label` at the beginning of a line, or at the beginning of the text.
 std::optional<std::size_t> number_in_line(const fs::path& file, std::string_view label = {}) {
   std::istringstream lines(file_text(file));
   for (std::string line; std::getline(lines, line);) {
@@ -76,12 +76,12 @@ CgroupLimits cgroup_limits(const fs::path& membership, const fs::path& mount) {
   CgroupLimits limits;
   std::istringstream lines(file_text(membership));
   for (std::string line; std::getline(lines, line);) {
-    // "0::/group" (version 2) or "7:cpu,cpuacct:/group" (version 1)
+    // A line is "0::/group" (version 2) or "7:cpu,cpuacct:/group" (version 1).
     const std::size_t one = line.find(':'), two = line.find(':', one + 1);
     if (one == std::string::npos || two == std::string::npos) continue;
     const std::string controllers = line.substr(one + 1, two - one - 1);
     const fs::path base = controllers.empty() ? mount : mount / controllers;
-    // In a container the path may be one of the host, unknown here: then the mount itself is ours.
+    // A container may list a path of the host, unknown here. Then the mount itself is the group.
     fs::path group = fs::path(line.substr(two + 1)).relative_path();
     while (true) {
       if (controllers.empty())

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// How often one number must be doubled to reach another; between two powers in a straight line. A
-// logarithm for what all ranks must find alike: no library of mathematics is asked, whose last bits
-// may differ from machine to machine. Pure; any thread.
+// Counts how often one number must be doubled to reach another, interpolated linearly between
+// powers. It is a logarithm for values that all ranks must compute alike: the last bits of a math
+// library's log2 may differ from machine to machine. Pure and thread-safe.
 #pragma once
 
 namespace lockstep::collectives {
 
-// `from` is positive. 0 where `to` is not above it.
+// Returns 0 if `to` is not above `from`. `from` must be positive.
 constexpr double doublings(double from, double to) {
   if (to <= from) return 0;
   double count = 0;

@@ -13,15 +13,15 @@
 namespace lockstep::collectives {
 namespace {
 
-// A host of two processors with twelve channels of memory.
+// Returns the costs of a host with two processors and twelve memory channels.
 HostCosts server() {
   HostCosts costs;
   costs.passes = {{16e6, 40e9, 900e9}, {256e6, 14e9, 220e9}};
   return costs;
 }
 
-// Devices with links: no cost a block, since a kernel takes all blocks at once; signals are flags
-// in each other's memory.
+// Returns the costs of devices with links. Blocks cost nothing, since a kernel takes all blocks at
+// once. Signals are flags in each other's memory.
 HostCosts devices(double memory, double port) {
   HostCosts costs;
   costs.link = LinkClass::kNvlink;
@@ -33,9 +33,9 @@ HostCosts devices(double memory, double port) {
   return costs;
 }
 
-// Eight V100 in a hybrid cube mesh: six links of 25 GB/s each, to four others; to the other three
-// over PCI Express. As in "NVIDIA DGX-1 With Tesla V100 System Architecture" (WP-08437, 2017), with
-// devices numbered as `nvidia-smi topo -m` shows them there.
+// Returns eight V100 in a hybrid cube mesh. Each has six links of 25 GB/s to four others, and PCI
+// Express to the other three. The source is "NVIDIA DGX-1 With Tesla V100 System Architecture"
+// (WP-08437, 2017); devices are numbered as `nvidia-smi topo -m` shows them there.
 HostCosts dgx1() {
   constexpr double kLink = 25e9;
   constexpr std::array<std::pair<int, int>, 8> kDouble{
@@ -48,7 +48,7 @@ HostCosts dgx1() {
   return costs;
 }
 
-// Four V100, each linked with each by two links of 25 GB/s.
+// Returns four V100. Two links of 25 GB/s connect each pair.
 HostCosts four_devices() {
   HostCosts costs = devices(900e9, 11e9);
   for (int a = 0; a < 4; ++a)
@@ -56,7 +56,7 @@ HostCosts four_devices() {
   return costs;
 }
 
-// A network card that reads and writes the memory of ranks by itself.
+// Returns a network whose cards access the memory of ranks directly (RDMA).
 WireCosts fabric(double bandwidth) {
   return {.latency = 5e-6, .bandwidth = bandwidth, .processor = 0, .message = 1e-6};
 }
@@ -66,10 +66,10 @@ WireCosts ethernet(double bandwidth) {
 }
 
 struct Size {
-  int hosts = 0, ranks = 0;  // of each host
+  int hosts = 0, ranks = 0;  // ranks: per host
 };
 
-// Two whole numbers with an x between them. Larger ones than any example's are the largest.
+// Parses two whole numbers with an x between them. Numbers out of range become the largest int.
 std::optional<Size> size_of(std::string_view name) {
   const auto number = [&name](int& into) {
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), into);

@@ -16,10 +16,10 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kDeepest = 32;  // functions that walk over a value call themselves for each level
+constexpr int kDeepest = 32;  // limits the recursion over values
 
-// Follows the parser. Of a key that stands twice in an object one value would be passed over in
-// silence.
+// Checks depth and keys during parsing. The parser would silently drop one value of a duplicate
+// key.
 class Watch {
  public:
   explicit Watch(const std::string& what) : what_(what) {}
@@ -37,7 +37,7 @@ class Watch {
 
  private:
   const std::string& what_;
-  std::map<int, std::set<std::string>> open_;  // keys of the objects that are open, by depth
+  std::map<int, std::set<std::string>> open_;  // keys of open objects, by depth
 };
 
 }  // namespace
@@ -48,10 +48,10 @@ json parse(const std::string& text, const std::string& what) {
   try {
     parsed = json::parse(text, std::ref(watch));
   } catch (const json::parse_error& error) {
-    // `byte` counts from 1, and is one more than there are where the text ends too early.
+    // `byte` counts from 1. If the text ends too early, it is one past the last byte.
     const std::string before = text.substr(0, error.byte > 0 ? error.byte - 1 : 0);
     const auto lines = std::count(before.begin(), before.end(), '\n');
-    const std::size_t line_begin = before.rfind('\n') + 1;  // 0 where there is none
+    const std::size_t line_begin = before.rfind('\n') + 1;  // 0 if there is none
     engine::fail(engine::Code::kInvalid,
                  "{} is no JSON object in {{ }}: it goes wrong at line {}, column {}", what,
                  lines + 1, before.size() - line_begin + 1);
@@ -107,7 +107,7 @@ int number(const json& object, const char* key, int least, int otherwise) {
 
 namespace {
 
-constexpr double kMostSeconds = 1e6, kMostRate = 1e18;  // bytes a second
+constexpr double kMostSeconds = 1e6, kMostRate = 1e18;  // bytes per second
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reading JSON that other processes or people wrote: whatever is wrong with it is an
-// Error(kInvalid) that says where. Pure; any thread.
+// Functions that read JSON written by other processes or people. Every error is an Error(kInvalid)
+// that names its location. Pure and thread-safe.
 #pragma once
 #include <initializer_list>
 #include <nlohmann/json.hpp>
@@ -12,37 +12,38 @@
 
 namespace lockstep::collectives::json_reading {
 
-// An error says at which line and column it stops to be JSON, which key stands twice, which number
-// is larger than a double, or that it is nested deeper than 32 levels.
+// Parses a JSON object. Errors report the line and column of a syntax error, a duplicate key, or
+// the key of a number beyond the range of double. Nesting deeper than 32 levels is an error, too.
 nlohmann::json parse(const std::string& text, const std::string& what);
 
 // Returns the value as JSON for an error that quotes it.
 std::string quoted(const nlohmann::json& value);
 
-// A whole number from `least` to a billion.
+// Returns a whole number from `least` to a billion. `otherwise`: the result if the key is missing.
 int number(const nlohmann::json& object, const char* key, int least);
 int number(const nlohmann::json& object, const char* key, int least, int otherwise);
 
-// A text; `otherwise` where the key is not there.
+// Returns a text, or `otherwise` if the key is missing.
 std::string text(const nlohmann::json& object, const char* key);
 std::string text(const nlohmann::json& object, const char* key, const std::string& otherwise);
 
-// A list; an empty one where the key is not there and `needed` is false.
+// Returns a list. It is empty if the key is missing and `needed` is false.
 nlohmann::json list(const nlohmann::json& object, const char* key, bool needed);
 
-// A number from 0 on (above 0 where `positive`); `otherwise` where the key is not there. By the
-// key's last words: seconds are at most a million; bytes a second are 1 at least, or 0 where not
-// `positive`. Other numbers would add up to no time that anybody could wait for.
+// Returns a number of at least 0 (above 0 if `positive`), or `otherwise` if the key is missing. The
+// key's last words set its limits. Seconds are at most a million. Bytes per second are at least 1,
+// or 0 if not `positive`. Other numbers would add up to times that nobody could wait for.
 double quantity(const nlohmann::json& object, const char* key, double otherwise, bool positive);
 
-// True or false; `otherwise` where the key is not there.
+// Returns true or false, or `otherwise` if the key is missing.
 bool truth(const nlohmann::json& object, const char* key, bool otherwise);
 
-// Refuses keys that nobody reads: a misspelt one would be a default, silently.
+// Throws Error(kInvalid) on unknown keys. A misspelled key would silently mean the default.
 void only(const nlohmann::json& object, std::string_view what,
           std::initializer_list<std::string_view> keys);
 
-// What json throws on a missing key or another type, as one of our errors.
+// Runs `work` and puts `what` in front of its errors. Turns exceptions of json (a missing key,
+// another type) into Error(kInvalid).
 template <class Work>
 auto reading(const std::string& what, const Work& work) {
   try {

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The value of a line "label   : value" or "label: 12 kB".
+// Returns the value of a line "label   : value" or "label: 12 kB".
 std::string field(const char* file, std::string_view label) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -43,7 +43,7 @@ std::size_t bytes_of(const char* file, std::string_view label) {
   return kilobytes * 1024;
 }
 
-// Returns the bytes of the computer. Where there is no /proc a call of the system tells them.
+// Returns the bytes of the computer. Without /proc, a system call provides them.
 std::size_t all_memory() {
   const std::size_t listed = bytes_of("/proc/meminfo", "MemTotal");
   struct sysinfo info {};
@@ -51,7 +51,7 @@ std::size_t all_memory() {
   return std::size_t(info.totalram) * info.mem_unit;
 }
 
-// What a resource limit of this process leaves of what it counts: `label` of /proc/self/status.
+// Returns what a resource limit of this process leaves; `label` of /proc/self/status is in use.
 std::size_t room_below(__rlimit_resource limit, std::string_view label) {
   rlimit bounds{};
   if (getrlimit(limit, &bounds) != 0 || bounds.rlim_cur == RLIM_INFINITY) return std::size_t(-1);
@@ -66,7 +66,7 @@ Machine machine() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) == 0) m.hostname = name.data();
   m.cpu = field("/proc/cpuinfo", "model name");
-  const std::vector<int> allowed = allowed_processors();  // affinity holds the group's cpuset
+  const std::vector<int> allowed = allowed_processors();  // affinity respects the cgroup's cpuset
   const CgroupLimits limits = cgroup_limits();
   m.quota = limits.cores;
   m.cores = std::max(1, int(allowed.size()));
@@ -76,7 +76,7 @@ Machine machine() {
 }
 
 std::size_t available_memory(std::size_t processes) {
-  // Without /proc nobody knows what of it is taken.
+  // Without /proc it is unknown how much is in use.
   const std::size_t free =
       bytes_of("/proc/meminfo", "MemAvailable") + bytes_of("/proc/meminfo", "SwapFree");
   const std::size_t shared = std::min(free > 0 ? free : all_memory(), cgroup_limits().available);
@@ -105,7 +105,7 @@ std::size_t process_memory() {
       proportional > 0 ? proportional : bytes_of("/proc/self/status", "VmRSS");
   rusage used{};
   if (resident > 0 || getrusage(RUSAGE_SELF, &used) != 0) return resident;
-  return std::size_t(used.ru_maxrss) * 1024;  // the most so far
+  return std::size_t(used.ru_maxrss) * 1024;  // peak so far
 }
 
 }  // namespace lockstep::collectives

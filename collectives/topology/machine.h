@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The computer as this process may use it: affinity, control groups and all. Plain values; any
-// thread; reads some twenty small files of /proc and /sys.
+// Resources of the computer that this process may use, after affinity and control groups. They are
+// plain values. The functions are thread-safe and read some twenty small files of /proc and /sys.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -9,24 +9,23 @@ namespace lockstep::collectives {
 
 struct Machine {
   std::string hostname;
-  std::string cpu;         // "Intel(R) Xeon(R) ..."; empty where the kernel does not say
-  int cores = 1;           // processors that may run this process, by affinity and quota
-  double quota = 0;        // the control group's, in processors; 0: none
-  std::size_t memory = 0;  // bytes: of the computer or the control group, whichever is less
+  std::string cpu;         // "Intel(R) Xeon(R) ..."; empty if unknown
+  int cores = 1;           // processors for this process, by affinity and quota
+  double quota = 0;        // cgroup quota in processors; 0: none
+  std::size_t memory = 0;  // bytes; minimum of computer and control group
   bool operator==(const Machine&) const = default;
 };
 Machine machine();
 
-// Bytes that this process could take now without being killed for it or refused by a resource limit
-// (ulimit -v, -d). `processes` that take memory at the same time share what is free.
+// Returns the bytes that this process could allocate now without being killed or refused by a
+// resource limit (ulimit -v, -d). `processes` that allocate at the same time share what is free.
 std::size_t available_memory(std::size_t processes = 1);
 
-// Bytes of the last cache before the memory, of the first processor that may run this process; 0
-// where the kernel does not say.
+// Returns the bytes of the last-level cache of the first allowed processor; 0 if unknown.
 std::size_t last_cache();
 
-// Bytes that this process has now, as proportional set size: what k processes share counts 1/k in
-// each.
+// Returns the bytes that this process uses, as proportional set size: memory that k processes share
+// counts 1/k in each.
 std::size_t process_memory();
 
 }  // namespace lockstep::collectives

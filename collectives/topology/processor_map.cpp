@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "0-3,8" as numbers; stops at what is no such list.
+// Parses a list such as "0-3,8". Stops at the first character that does not fit.
 std::vector<int> read_list(const std::string& list) {
   constexpr int kMost = 1 << 16;
   std::vector<int> read;
@@ -34,7 +34,7 @@ std::vector<int> read_list(const std::string& list) {
       next = after;
     }
     for (int number = first; number <= std::min(last, kMost); ++number) read.push_back(number);
-    at = next + 1;  // over the comma
+    at = next + 1;  // skips the comma
   }
   return read;
 }

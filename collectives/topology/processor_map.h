@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The map of the processors that may run this process: by hwloc, where this build has it; else what
-// the kernel says of NUMA nodes, with every processor a core of its own. Plain values, any thread.
+// Map of the processors that may run this process. It comes from hwloc if this build has it. Else
+// it has the NUMA nodes that the kernel lists, and every processor is a core of its own. Plain
+// values; thread-safe.
 #pragma once
 #include <optional>
 #include <span>
@@ -11,23 +12,24 @@
 
 namespace lockstep::collectives {
 
-// Of those that may run the calling thread: its affinity, which holds the control group's cpuset.
-// Reads /proc and /sys: some milliseconds.
+// Returns the map of the calling thread's affinity, which respects the control group's cpuset. It
+// reads /proc and /sys in some milliseconds.
 MachineMap processor_map();
 
-// Of these alone, and the nodes that they belong to. What the map does not know is a core of its
-// own on its first node.
+// Returns the part of the map with these processors and their nodes. A processor that the map does
+// not know becomes a core of its own on the map's first node.
 MachineMap part_of(const MachineMap& map, std::span<const int> processors);
 
-// The parts of one machine that several processes know, as one.
+// Merges the parts of one machine that several processes know.
 MachineMap together(const MachineMap& a, const MachineMap& b);
 
-// The node to which all of these belong; none where they are of several, or none.
+// Returns the node of all these processors, or nothing if they are on several nodes or there are
+// none.
 std::optional<int> node_of(const MachineMap& map, std::span<const int> processors);
 
-std::vector<int> numbers(const MachineMap& map);  // of the processors, ascending
+std::vector<int> numbers(const MachineMap& map);  // processor numbers, ascending
 
-// For people, a node each: "node 0: 8 processors on 4 cores, 31.2 GiB".
+// Describes each node for people: "node 0: 8 processors on 4 cores, 31.2 GiB".
 std::vector<std::string> describe_nodes(const MachineMap& map);
 
 }  // namespace lockstep::collectives

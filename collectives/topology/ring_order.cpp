@@ -12,17 +12,17 @@ namespace {
 
 constexpr int kSearched = 16;
 
-using Set = std::uint32_t;  // of devices of a host, as bits
+using Set = std::uint32_t;  // devices of a host as bits
 
 Set set_of(int device) {
   return Set(1) << device;
 }
 
-// The first way, in the order of the numbers, through all devices along `neighbours` (of each a
-// set); closed: that begins with device 0 and leads back to it. Empty where there is none.
+// Returns the first path by number through all devices along `neighbours` (a set per device), or an
+// empty list if there is none. A closed path begins with device 0 and leads back to it.
 //
-// For each set of devices, smaller ones first: with which of them a way through the set can begin.
-// That is one whose neighbour begins a way through the others.
+// Computes for each set of devices, smaller ones first, the devices with which a path through the
+// set can begin. Such a device has a neighbor that begins a path through the others.
 std::vector<int> first_way(const std::vector<Set>& neighbours, bool closed) {
   const int n = int(neighbours.size());
   const Set all = set_of(n) - 1;
@@ -45,7 +45,7 @@ std::vector<int> first_way(const std::vector<Set>& neighbours, bool closed) {
   return way;
 }
 
-// Bandwidths between the devices of a host, [from * n + to].
+// Holds the bandwidths between the devices of a host, as [from * n + to].
 class Strengths {
  public:
   Strengths(const HostCosts& costs, int n) : n_(n), between_(costs.direct(n)) {
@@ -53,7 +53,7 @@ class Strengths {
       if (bandwidth == 0) bandwidth = costs.port;
   }
   double operator()(int a, int b) const { return between_[std::size_t(a * n_ + b)]; }
-  // Each that occurs once, the largest first.
+  // Returns the distinct values, largest first.
   std::vector<double> values() const {
     std::vector<double> values;
     for (int a = 0; a < n_; ++a)
@@ -69,7 +69,7 @@ class Strengths {
         if (a != b && (*this)(a, b) >= weakest) neighbours[std::size_t(a)] |= set_of(b);
     return first_way(neighbours, closed);
   }
-  // From device 0, each time along the strongest link to one that is left.
+  // Returns a path from device 0 that always takes the strongest link to a remaining device.
   std::vector<int> greedy() const {
     std::vector<int> left(static_cast<std::size_t>(n_ - 1)), way{0};
     std::iota(left.begin(), left.end(), 1);
@@ -88,7 +88,7 @@ class Strengths {
   std::vector<double> between_;
 };
 
-// Of the places of a host's ranks; closed: it is the only host.
+// Returns the order of a host's ranks, by their index on the host. `closed`: it is the only host.
 std::vector<int> order_in_host(const HostCosts& costs, int n, bool closed) {
   std::vector<int> numbers(static_cast<std::size_t>(n));
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -97,7 +97,7 @@ std::vector<int> order_in_host(const HostCosts& costs, int n, bool closed) {
   const std::vector<double> values = strengths.values();
   if (values.size() == 1) return numbers;
   if (n > kSearched) return strengths.greedy();
-  // Along all links, the weakest too, there is a way.
+  // If all links may be used, the weakest too, there is a path.
   const auto weakest = std::partition_point(
       values.begin(), values.end() - 1,
       [&](double bandwidth) { return strengths.way(bandwidth, closed).empty(); });

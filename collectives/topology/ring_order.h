@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
-// How a ring goes through a cluster, from the links that it has. A pure function of the topology,
-// so ranks that hold the same one go the same way. Any thread.
+// Order of a cluster's ranks in a ring, chosen by its links. It is a pure function of the topology,
+// so ranks with the same topology get the same order. Thread-safe.
 //
-// Hosts follow each other in the order of their numbers, with all ranks of each side by side: so
-// for H > 1 hosts exactly H edges are between hosts. Within a host the ring goes along the
-// strongest links: of all ways through its devices, round in a circle where there is no other host,
-// it takes one whose weakest link is as strong as can be; of these the first in the order of the
-// numbers. Where all links of a host are alike, and where ranks share one memory, that is the order
-// of the numbers. Two devices without a direct link have the bandwidth of their ports.
+// Hosts follow each other by number, with all ranks of each adjacent. So for H > 1 hosts exactly H
+// edges are between hosts. Within a host the ring uses the strongest links: of all paths through
+// its devices, it takes one whose weakest link is as strong as possible, and of these the first by
+// number. If there is no other host, paths are cycles. If all links of a host are alike, or ranks
+// share one memory, that is the order by number. Two devices without a direct link have the
+// bandwidth of their ports.
 //
-// Found exactly for up to 16 ranks of a host, in a few milliseconds at most. Of more, each is
-// followed by the one that its strongest link leads to.
+// The result is exact for up to 16 ranks per host and takes a few milliseconds at most. With more
+// ranks, each is followed by the one that its strongest link leads to.
 //
-// Prices and pictures go by it. What runs goes by the numbers of the ranks: no topology that is
-// found, and not described, has links between devices.
+// Predicted times and plots use this order. Executed plans use the order by number.
 #pragma once
 #include <vector>
 
@@ -21,7 +20,7 @@
 
 namespace lockstep::collectives {
 
-// All ranks, in the order in which they stand in a ring: for Request::order.
+// Returns all ranks in their order in a ring, for Request::order.
 std::vector<int> ring_order(const Topology& topology);
 
 }  // namespace lockstep::collectives

@@ -40,26 +40,28 @@ MachineMap map_from(const json& places) {
   MachineMap map;
   for (std::size_t i = 0; i < numbers.size(); i += 4)
     map.processors.push_back({numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3]});
-  return part_of(map, collectives::numbers(map));  // with its nodes
+  return part_of(map, collectives::numbers(map));  // adds the nodes
 }
 
-// What processes tell of the processors of their host.
+// Collects what processes report about the processors of their machine.
 struct HostProcessors {
   std::vector<HostProcess> processes = {};
   std::vector<int> first_ranks = {};
   MachineMap map = {};
-  int cores = 1;  // that one may keep busy
+  int cores = 1;  // limit of a process
 };
 
-// Replicas on GPUs of two processes do not reach each other's memory.
+// Returns whether the process has replicas on GPUs. Those of two processes cannot access each
+// other's memory.
 bool is_host_of_its_own(const json& process) {
   return std::ranges::any_of(process.at("devices"), [](const json& device) {
     return device.get<std::string>().starts_with("cuda:");
   });
 }
 
-// Where ranks of one thread each would be bound; where they would not, all that they may use.
-// `machines`: hosts, but of processes that are hosts of their own, those of one machine together.
+// Sets each rank's NUMA node: that of the processors to which a rank of one thread would be bound,
+// or of all that it may use. `machines`: one entry per machine, even if its processes are hosts of
+// their own.
 void place_ranks(Topology& topology, const std::vector<HostProcessors>& machines) {
   for (const HostProcessors& host : machines) {
     for (const int rank : host.first_ranks)
@@ -75,9 +77,9 @@ void place_ranks(Topology& topology, const std::vector<HostProcessors>& machines
   }
 }
 
-constexpr char kNumber = '#';  // stands in no name of a machine
+constexpr char kNumber = '#';  // occurs in no host name
 
-// Names of hosts stand in errors, so they must tell hosts apart.
+// Numbers equal names. Errors identify hosts by name, so names must differ.
 void number_equal_names(std::vector<Topology::Host>& hosts) {
   std::map<std::string, int> count, used;
   for (const Topology::Host& host : hosts) ++count[host.name];
@@ -138,7 +140,7 @@ Topology Topology::first_hosts(int count) const {
   return few;
 }
 
-// Hosts are numbered in the order of their first ranks, so those that are left are the first ones.
+// Keeps the first hosts, since hosts are numbered in the order of their first ranks.
 Topology Topology::first_ranks(int count) const {
   Topology few = *this;
   few.processes.clear();
@@ -182,13 +184,13 @@ Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices)
   engine::invariant(texts.size() == machine.size(),
                     "as many processes told of themselves as have a host");
   Topology topology;
-  std::vector<HostProcessors> processors;               // of each machine
+  std::vector<HostProcessors> processors;               // one entry per machine
   std::map<std::pair<int, int>, int> numbers_of_hosts;  // by machine and process, or -1 for all
   for (std::size_t process = 0; process < texts.size(); ++process) {
     const std::string what = "what process " + std::to_string(process) + " tells of itself";
     reading(what, [&] {
       const json they = parse(texts[process], "its text");
-      // Hosts are numbered as they first appear: so their first process describes them.
+      // Hosts are numbered as they first appear, so their first process describes them.
       const int of_machine = is_host_of_its_own(they) ? int(process) : -1;
       const auto [number_of_host, fresh] =
           numbers_of_hosts.try_emplace({machine[process], of_machine}, int(topology.hosts.size()));

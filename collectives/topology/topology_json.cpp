@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A topology as JSON: what to_json writes, and the short form in which people describe a cluster.
+// Reads and writes topologies as JSON, including the short form in which people describe a cluster.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -28,7 +28,7 @@ using nlohmann::json;
 constexpr int kMostRanks = 65536, kMostRanksOfAHost = 1024;
 constexpr double kMostStreamBytes = 1e18;
 
-// A text that messages quote.
+// Returns a text that messages quote. Throws Error(kInvalid) if it is too long for that.
 std::string text(const json& object, const char* key,
                  const std::optional<std::string>& otherwise = {}) {
   std::string found =
@@ -172,11 +172,11 @@ Topology::Host host_of(const json& h) {
           .costs = h.contains("costs") ? host_costs(h.at("costs")) : HostCosts()};
 }
 
-// What a description says instead of "cores", "numa_nodes" and "memory".
+// Holds what an entry describes with "cores", "numa_nodes" and "memory", or with "machine".
 struct DescribedHost {
   Topology::Host host;
   int cores = 1;
-  std::vector<std::optional<int>> nodes;  // of each rank
+  std::vector<std::optional<int>> nodes;  // one entry per rank
 };
 
 DescribedHost described_host(const json& h, int ranks) {
@@ -200,7 +200,8 @@ DescribedHost described_host(const json& h, int ranks) {
   return described;
 }
 
-// What measuring may find and nobody would write: in the short form it is a slip.
+// Throws Error(kInvalid) on values that measurements may have but a person would not write: in the
+// short form they are slips.
 void check_description(const json& h, const DescribedHost& described) {
   const std::string& name = described.host.name;
   const HostCosts& costs = described.host.costs;
@@ -221,7 +222,7 @@ void check_description(const json& h, const DescribedHost& described) {
             name, pass.host, pass.core);
 }
 
-// The short form: equal hosts by the count, a process for each rank.
+// Reads the short form: `count` equal hosts, with a process for each rank.
 void read_short(const json& all, Topology& topology) {
   for (const json& h : list(all, "hosts", true)) {
     only(h, "a host",
@@ -292,14 +293,16 @@ void read_long(const json& all, Topology& topology) {
   }
 }
 
-// Of hosts that a person describes; computers may be called alike.
+// Throws Error(kInvalid) if described hosts share a name. Names of discovered computers may be
+// equal.
 void check_names(const Topology& topology) {
   std::set<std::string> names;
   for (const Topology::Host& host : topology.hosts)
     require(names.insert(host.name).second, "two hosts have the name {}", host.name);
 }
 
-// Every two devices of a host reach each other, and every link has its ends.
+// Throws Error(kInvalid) unless every two devices of a host can reach each other and every link has
+// two ends.
 void check_links(const Topology& topology) {
   std::vector<int> ranks(topology.hosts.size());
   for (const Topology::Rank& rank : topology.ranks) ++ranks[std::size_t(rank.host)];

@@ -8,7 +8,7 @@
 
 namespace lockstep::collectives {
 double trial_factor(std::span<const Trial> trials, std::string_view algorithm, double bytes) {
-  std::map<double, double> tried;  // factors, by doublings of bytes
+  std::map<double, double> tried;  // factors by doublings of bytes
   for (const Trial& trial : trials) {
     double& largest = tried[doublings(1, trial.bytes)];
     largest = std::max(largest, trial.seconds / trial.simulated);

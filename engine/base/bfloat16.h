@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The upper 16 bits of a float32: a sign, 8 bits of exponent, 7 of fraction; 8 significant bits,
-// float32's range. A type of storage: it widens to float32 exactly, and arithmetic is done there.
-// Two bytes, trivially copyable; what the bits say stands in `bits`.
+// bfloat16: the upper 16 bits of a float32, with 1 sign bit, 8 exponent bits and 7 fraction bits (8
+// significant bits, float32's range). A storage type: it converts to float32 exactly, and
+// arithmetic uses float32. Two bytes, trivially copyable; `bits` holds the representation.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -13,14 +13,13 @@ struct BFloat16 {
   std::uint16_t bits = 0;
 
   BFloat16() = default;
-  // The nearest, of two as near the even one; beyond the largest infinity. What is no number stays
-  // none.
+  // Rounds to nearest, ties to even; overflow gives infinity, and NaN stays NaN.
   explicit constexpr BFloat16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const bool none = (word & 0x7fffffff) > 0x7f800000;
     bits = std::uint16_t(none ? word >> 16 | 0x40 : (word + 0x7fff + (word >> 16 & 1)) >> 16);
   }
-  // Of any other number what a float32 of it is: rounded twice where that does not hold it.
+  // Converts through float, so a number that float cannot represent is rounded twice.
   template <class Number>
   requires std::is_arithmetic_v<Number>
   explicit constexpr BFloat16(Number value) : BFloat16(float(value)) {}

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kLeftOut = "...";
 
-// Whether a character of UTF-8 goes on here.
+// Returns whether `c` is a UTF-8 continuation byte.
 bool goes_on(char c) {
   return (static_cast<unsigned char>(c) & 0xc0) == 0x80;
 }
@@ -19,7 +19,7 @@ std::string brief(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
   const std::size_t kept = most - std::min(most, kLeftOut.size());
   std::size_t front = kept - kept / 3, back = text.size() - kept / 3;
-  // A character has at most three further bytes; what is no UTF-8 is cut anywhere.
+  // A character has at most three continuation bytes; text that is not UTF-8 is cut anywhere.
   for (int i = 0; i < 3 && front > 0 && goes_on(text[front]); ++i) --front;
   for (int i = 0; i < 3 && back < text.size() && goes_on(text[back]); ++i) ++back;
   return std::string(text.substr(0, front)).append(kLeftOut).append(text.substr(back));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// CRC-32C (Castagnoli's polynomial 0x1edc6f41, reflected), as in RFC 3720, appendix B.4: the
-// checksum of TensorFlow's records. Byte by byte from a table: for records of some hundred bytes.
-// Any thread.
+// CRC-32C (Castagnoli polynomial 0x1edc6f41, reflected; RFC 3720, appendix B.4): the checksum of
+// TensorFlow's records. A byte-wise table lookup, for records of some hundred bytes. Thread-safe.
 #pragma once
 #include <cstdint>
 #include <string_view>

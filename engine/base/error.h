@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Two kinds of wrong. `Error` is what a caller may handle: bad input, a lost peer, a full disk. A
-// broken invariant is a defect of lockstep: it stops the program with a message and its place.
-// Thread-safe; costs nothing until something is wrong (messages are formatted only then).
+// Two kinds of failures. An `Error` is one that a caller may handle: bad input, a lost peer, a full
+// disk. A broken invariant is a defect of lockstep; it aborts the program with a message and its
+// source location. Thread-safe. Messages are formatted only on failure.
 #pragma once
 #include <fmt/core.h>
 
@@ -19,31 +19,31 @@
 namespace lockstep::engine {
 
 enum class Code {
-  kInvalid,      // the caller asked for something that cannot be: flags, shapes, clusters
-  kIo,           // the system refused: files, memory, sockets
-  kMemory,       // more was asked for than there is, or than may be taken: names the largest part
-  kCorrupt,      // a file is not what it says: checksum, header, size
+  kInvalid,      // invalid request: flags, shapes, clusters
+  kIo,           // a system call failed: files, memory, sockets
+  kMemory,       // exceeds memory or limit; names the largest part
+  kCorrupt,      // wrong file content: checksum, header, size
   kDevice,       // a device or its library failed
-  kTimeout,      // a deadline passed: names who was missing
-  kPeerLost,     // another process or host is gone: names it
-  kUnavailable,  // failed now, may work after a restore: `Trainer` tries again where told to
-  kAborted,      // another rank failed first; the text is its text
+  kTimeout,      // a deadline passed; names the missing ranks
+  kPeerLost,     // another process or host is gone; names it
+  kUnavailable,  // may succeed after a restore; `Trainer` can retry
+  kAborted,      // another rank failed first; has its message
 };
 
-// "invalid", "io", ...: for logs.
+// Returns the name for logs: "invalid", "io", ...
 std::string_view name(Code code);
 
 class Error : public std::runtime_error {
  public:
   Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}
-  // `ranks`: which this error is about, in the job's numbering. `located`: the text says where the
-  // job waited for them.
+  // `ranks` lists the ranks that this error is about, in the job's numbering. `located`: the text
+  // says where the job waited for them.
   Error(Code code, const std::string& message, std::vector<int> ranks, bool located = false);
   Code code() const { return code_; }
-  // The lost ranks of kPeerLost, the late ranks of kTimeout, ascending; empty where not known.
+  // Returns the lost ranks of kPeerLost or the late ranks of kTimeout, ascending; empty if unknown.
   const std::vector<int>& ranks() const;
   bool located() const { return located_; }
-  // The option by which a user changes what is wrong; kNone where there is none.
+  // Returns the option by which the user can fix the problem, or kNone.
   Option option() const { return option_; }
   Error with(const std::string& message) const;  // the same error with another text
   Error about(Option option) const;              // the same error about an option
@@ -52,10 +52,10 @@ class Error : public std::runtime_error {
   Code code_;
   bool located_ = false;
   Option option_ = Option::kNone;
-  std::shared_ptr<const std::vector<int>> ranks_;  // shared: a copy of an error must not throw
+  std::shared_ptr<const std::vector<int>> ranks_;  // shared, so that copying never throws
 };
 
-// The error itself where it is an Error, else kAborted with its text.
+// Returns the error itself if it is an Error, else kAborted with its text.
 Error as_error(const std::exception& error);
 
 template <class... Arguments>
@@ -69,7 +69,7 @@ void require(bool ok, fmt::format_string<Arguments...> text, Arguments&&... argu
   if (!ok) throw Error(Code::kInvalid, fmt::format(text, std::forward<Arguments>(arguments)...));
 }
 
-// The same, about an option.
+// Does the same with the option that the error is about.
 template <class... Arguments>
 void require(bool ok, Option option, fmt::format_string<Arguments...> text,
              Arguments&&... arguments) {
@@ -78,7 +78,7 @@ void require(bool ok, Option option, fmt::format_string<Arguments...> text,
         .about(option);
 }
 
-// Prints `what` with its place on standard error and aborts.
+// Prints `what` and its source location to standard error, and aborts.
 [[noreturn]] void broken(std::string_view what,
                          std::source_location at = std::source_location::current());
 

@@ -11,7 +11,7 @@
 namespace lockstep::engine {
 namespace {
 
-// In front of ranks (an int32 each) and text.
+// Precedes the ranks (an int32 each) and the text of a serialized error.
 struct ErrorHead {
   std::uint8_t code, located, option, unused;
   std::uint32_t ranks;

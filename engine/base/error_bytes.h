@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Errors as bytes, for other processes: code, ranks, option and text (error.h). Any thread;
+// Serializes errors for other processes: code, ranks, option and text (error.h). Thread-safe;
 // `write_error` allocates nothing.
 #pragma once
 #include <cstddef>
@@ -14,15 +14,14 @@ namespace lockstep::engine {
 
 inline constexpr std::size_t kLeastErrorBytes = 64;
 
-// Writes the error to the beginning of `to`, which holds at least kLeastErrorBytes. Returns the
-// bytes written. What does not fit is left out: ranks beyond a quarter of `to`, and the end of the
-// text.
+// Writes the error to the beginning of `to` (at least kLeastErrorBytes) and returns the bytes
+// written. Omits what does not fit: ranks beyond a quarter of `to`, and the end of the text.
 std::size_t write_error(const Error& error, std::span<std::byte> to) noexcept;
 
-// The same in a string of at most 4 KiB.
+// Returns what `write_error` writes, as a string of at most 4 KiB.
 std::string to_bytes(const Error& error);
 
-// The error that write_error wrote; nothing where these are no such bytes.
+// Returns the error that `write_error` wrote, or nothing if the bytes are invalid.
 std::optional<Error> read_error(std::span<const std::byte> from);
 std::optional<Error> read_error(std::string_view from);
 

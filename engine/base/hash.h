@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A short name for a text, to compare texts or to seed streams by: FNV-1a, 64 bits (Fowler, Noll,
-// Vo). No protection against texts that are made to collide. Pure; any thread; a nanosecond a byte.
+// FNV-1a, 64 bits (Fowler, Noll, Vo): a hash to compare texts or to seed streams. Not secure
+// against deliberate collisions. Pure; thread-safe; a nanosecond per byte.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -40,7 +40,7 @@ Log::Level level_of(spdlog::level::level_enum level) {
   }
 }
 
-// Hands each line to a function, under the lock of the sink.
+// Passes each line to a function, under the sink's lock.
 class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit FunctionSink(Log::Sink function) : function_(std::move(function)) {}
@@ -53,7 +53,7 @@ class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
   Log::Sink function_;
 };
 
-// Standard error; colours only where a terminal reads it.
+// Returns a sink for standard error, colored only on a terminal.
 spdlog::sink_ptr standard_error() {
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(spdlog::color_mode::automatic);
   sink->set_pattern("%H:%M:%S %^%l%$ %v");
@@ -62,7 +62,7 @@ spdlog::sink_ptr standard_error() {
 
 }  // namespace
 
-// The logger is ours alone: spdlog's registry, which is global, never hears of it.
+// The logger is private: it is not in spdlog's global registry.
 struct Log::Shared {
   spdlog::logger logger;
 };

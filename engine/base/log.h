@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Lines for people, on standard error (standard output belongs to results): level, who speaks,
-// text. A value that is passed along, not a global. Copies share one sink; any thread may write; a
-// line is written whole.
+// Log lines for people on standard error (standard output is for results): level, speaker, text. A
+// Log is passed as a value, not a global. Copies share one sink. Thread-safe; each line is written
+// whole.
 #pragma once
 #include <fmt/core.h>
 
@@ -16,10 +16,10 @@ namespace lockstep::engine {
 class Log {
  public:
   enum class Level { kDebug, kInfo, kWarning, kError };
-  // Where lines go instead of standard error: tests collect them.
+  // A function that receives the lines instead of standard error, e.g. in tests.
   using Sink = std::function<void(Level, std::string_view line)>;
 
-  // `speaker` stands in front of each line, e.g. "rank 2"; empty: nothing stands there.
+  // `speaker` precedes each line, e.g. "rank 2"; an empty one adds nothing.
   explicit Log(std::string speaker = {}, Level least = Level::kInfo, Sink sink = {});
   template <class... A>
   void debug(fmt::format_string<A...> text, A&&... a) const {

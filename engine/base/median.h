@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The median of samples: a few disturbed ones hardly move it. Pure; any thread.
+// The median of samples, which a few outliers hardly move. Pure; thread-safe.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace lockstep::engine {
 
-// Returns the upper one of the two middle values if their number is even, and 0 if there is none.
+// Returns the median: the upper middle value for an even count, and 0 for no values.
 template <class T>
 T median(std::vector<T> values) {
   if (values.empty()) return T{};

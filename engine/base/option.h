@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The options that an error may be about, so that a program can say by which of its flags or fields
-// a user changes them. Plain values.
+// The options that an error may be about. A program can then name the flag or field by which the
+// user changes them. Plain values.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -25,7 +25,7 @@ enum class Option : std::uint8_t {
 };
 inline constexpr Option kLastOption = Option::kTables;
 
-// "label-smoothing"; empty for kNone.
+// Returns the option's name, e.g. "label-smoothing"; empty for kNone.
 std::string_view name(Option option);
 
 }  // namespace lockstep::engine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Philox4x32-10 as random_bits (engine/base/random.h) uses it, for that and for kernels on a GPU:
-// Random123 says whom a function may be called by. Pure; any thread.
+// Philox4x32-10 as random_bits (engine/base/random.h) uses it, shared with GPU kernels:
+// R123_CUDA_DEVICE makes it callable on the device. Pure; thread-safe.
 #pragma once
 #include <Random123/philox.h>
 
@@ -9,7 +9,7 @@
 
 namespace lockstep::engine {
 
-// Four numbers of the stream `key` at counter (index, position).
+// Returns four numbers of the stream `key` at counter (index, position).
 R123_CUDA_DEVICE inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t index,
                                                             std::uint64_t position) {
   const r123::Philox4x32::ctr_type counter = {{std::uint32_t(index), std::uint32_t(index >> 32),

@@ -24,7 +24,7 @@ const char* kind_name(mode_t mode) {
 }  // namespace
 
 PlainFile::PlainFile(const std::string& path, int flags) {
-  // Some devices act when they are opened, so the kind is looked at before, too.
+  // Opening some devices has side effects, so the kind is checked before opening, too.
   struct stat status {};
   const bool plain = ::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode);
   if (plain) {
@@ -72,7 +72,7 @@ std::string read_text(const std::string& path, const std::string& name, std::siz
   const PlainFile file(path);
   if (!file.fault().empty()) fail(Code::kIo, "{} {}", name, file.fault());
   std::string text;
-  // The size that the system tells is not relied on: files of /proc have none.
+  // The reported size is not relied on, because files of /proc report 0.
   for (std::size_t done = 0; done <= most && file.bytes() <= most;) {
     text.resize(std::min(done + kAtOnce, most + 1));
     try {

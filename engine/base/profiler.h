@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A profiler that looks at this process from outside, such as Nsight Systems: it is told what the
-// process does as named ranges of time, and shows them beside what it sees itself. A port: the one
-// that there is stands in engine/cuda/nvtx.h. Where there is none, a null pointer: a range is then
-// one comparison.
+// A profiler that observes this process from outside, such as Nsight Systems. It receives named
+// time ranges and shows them beside its own data. An interface: engine/cuda/nvtx.h implements it.
+// Without a profiler the pointer is null, and a range costs one comparison.
 //
-// Threads: any. Costs what the tool does with it: some hundred nanoseconds a call. Nothing throws.
+// Thread-safe. A call costs what the tool needs: some hundred nanoseconds. Nothing throws.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,25 +12,26 @@ namespace lockstep::engine {
 
 class Profiler {
  public:
-  // A text that the profiler keeps. It lives as long as the profiler.
+  // Identifies a text that the profiler stores; valid as long as the profiler.
   struct Name {
     const void* handle = nullptr;
   };
   virtual ~Profiler() = default;
-  // The same text has the same name. Takes a lock and may allocate: before the steps.
+  // Returns the same name for the same text. Takes a lock and may allocate, so call it before the
+  // steps.
   virtual Name name(const std::string& text) = 0;
 
-  // Of this thread, within each other: what was pushed last is popped first.
+  // Opens and closes ranges of the calling thread. They nest: the last push is popped first.
   virtual void push(Name name) = 0;
-  virtual void push(const char* text) = 0;  // is copied
+  virtual void push(const char* text) = 0;  // the text is copied
   virtual void pop() = 0;
 
-  // Of any thread, to be ended by any: these may overlap.
+  // Starts and ends a range. Any thread may end it, and such ranges may overlap.
   virtual std::uint64_t start(Name name) = 0;
   virtual void end(std::uint64_t range) = 0;
 };
 
-// From here to the end of the scope. `profiler` may be null.
+// Marks a range from construction to the end of the scope. `profiler` may be null.
 class ProfilerRange {
  public:
   ProfilerRange(Profiler* profiler, const char* text) : profiler_(profiler) {

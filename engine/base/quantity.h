@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Quantities in messages for people. Pure functions; any thread.
+// Quantities in messages for people. Pure functions; thread-safe.
 #pragma once
 #include <cstdint>
 #include <string>

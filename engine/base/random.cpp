@@ -13,8 +13,8 @@
 namespace lockstep::engine {
 namespace {
 
-// The finaliser of splitmix64 (Steele, Lea and Flood 2014): every bit of the input moves every bit
-// of the result.
+// Applies the finalizer of splitmix64 (Steele, Lea and Flood 2014): every input bit affects every
+// output bit.
 std::uint64_t mixed(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -24,8 +24,8 @@ std::uint64_t mixed(std::uint64_t x) {
 
 }  // namespace
 
-// Seed and hash are mixed one after the other, so that neither near seeds nor near names give near
-// keys.
+// Seed and hash are mixed one after the other, so that neither similar seeds nor similar names give
+// similar keys.
 std::uint64_t stream_key(std::uint64_t seed, std::string_view name) {
   return mixed(mixed(seed) ^ hash(name));
 }
@@ -48,8 +48,8 @@ double Random::normal() {
   return radius * std::cos(2 * std::numbers::pi * uniform());
 }
 
-// Of the numbers 0 .. 2^b - 1 the lowest 2^b mod bound are thrown away; the others fall equally
-// often on each remainder. b is 32 where the bound allows it, else 64.
+// Rejects the lowest 2^b mod bound of the numbers 0 .. 2^b - 1; the others are uniform modulo
+// `bound`. b is 32 if the bound allows it, else 64.
 std::uint64_t Random::below(std::uint64_t bound) {
   invariant(bound > 0, "a random number below nothing");
   if (bound <= 0xffffffff) {

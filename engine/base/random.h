@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Random numbers by counter, not by state: the number at (key, index, position) is a pure function
-// (Philox4x32-10, Salmon et al. 2011, through Random123), the same on every device and for any
-// number of replicas. Nothing is kept; any thread may call; a call costs about 20 ns for four
-// numbers.
+// Counter-based random numbers: the number at (key, index, position) is a pure function
+// (Philox4x32-10, Salmon et al. 2011, through Random123). It is the same on every device and for
+// any number of replicas. Stateless and thread-safe; four numbers cost about 20 ns.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -11,10 +10,10 @@
 
 namespace lockstep::engine {
 
-// One stream of numbers, e.g. of a layer: from the run's seed and a name.
+// Returns the key of a stream (e.g. of a layer) from the run's seed and a name.
 std::uint64_t stream_key(std::uint64_t seed, std::string_view name);
 
-// Four 32-bit numbers at counter (index, position).
+// Returns four 32-bit numbers at counter (index, position).
 std::array<std::uint32_t, 4> random_bits(std::uint64_t key, std::uint64_t index,
                                          std::uint64_t position);
 
@@ -22,7 +21,7 @@ constexpr double uniform(std::uint32_t bits) {
   return (double(bits) + 0.5) * 0x1p-32;
 }  // (0, 1)
 
-// A cursor over the numbers of (key, index): for code that draws many in order on the host.
+// Draws the numbers of (key, index) in order, for host code that needs many.
 class Random {
  public:
   explicit Random(std::uint64_t key, std::uint64_t index = 0) : key_(key), index_(index) {}
@@ -30,7 +29,7 @@ class Random {
   double uniform() { return engine::uniform(bits()); }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
   double normal();                           // mean 0, variance 1 (Box and Muller)
-  std::uint64_t below(std::uint64_t bound);  // 0 .. bound - 1, unbiased; bound > 0
+  std::uint64_t below(std::uint64_t bound);  // unbiased, in [0, bound); bound > 0
 
  private:
   std::uint64_t key_, index_, position_ = 0;
@@ -38,8 +37,8 @@ class Random {
   int used_ = 4;
 };
 
-// 0 .. count - 1 in an order drawn from (key, index): Fisher and Yates. 8 bytes and about 20 ns
-// each.
+// Returns 0 .. count - 1 in an order drawn from (key, index), by Fisher and Yates. Costs 8 bytes
+// and about 20 ns per number.
 std::vector<std::uint64_t> permutation(std::uint64_t count, std::uint64_t key, std::uint64_t index);
 
 }  // namespace lockstep::engine

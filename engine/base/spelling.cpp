@@ -9,8 +9,8 @@
 namespace lockstep::engine {
 namespace {
 
-constexpr std::size_t kLongestName = 64;  // longer ones are no misspelled name
-constexpr std::size_t kWord = 3;          // letters that are enough to share
+constexpr std::size_t kLongestName = 64;  // longer names are truncated
+constexpr std::size_t kWord = 3;          // fewest letters of a shared word or prefix
 
 std::string plain(std::string_view name) {
   std::string text(name);
@@ -37,12 +37,12 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return table[a.size()][b.size()];
 }
 
-// Two of five letters.
+// Returns whether at most two of five letters change.
 bool few(std::size_t changes, std::size_t letters) {
   return 5 * changes <= 2 * letters;
 }
 
-// Whether `part` is in `whole` as one or several of its words, which '-' divides.
+// Returns whether `part` is one or several whole words of `whole`, which '-' separates.
 bool has_words(const std::string& whole, const std::string& part) {
   return part.size() >= kWord && ('-' + whole + '-').find('-' + part + '-') != std::string::npos;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finds the known name that a misspelled one probably means. Pure functions; any thread.
+// Finds the known name that a misspelled one probably means. Pure functions; thread-safe.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,9 +7,9 @@
 
 namespace lockstep::engine {
 
-// Returns the known name that is most like `name`, or an empty string if none is alike. Case does
-// not count, nor does '_' for '-'. Alike are names with few letters changed, inserted, removed or
-// swapped, names that begin alike, and names that share whole words ("num-epochs", "epochs").
+// Returns the known name most similar to `name`, or an empty string if none is similar. Ignores
+// case and treats '_' as '-'. Similar names differ by few letters (changed, inserted, removed or
+// swapped), begin alike, or share whole words ("num-epochs", "epochs").
 std::string nearest(std::string_view name, const std::vector<std::string>& known);
 
 // Returns "; did you mean NEAREST?", or an empty string.

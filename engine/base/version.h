@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The version of this build, from meson.build: "0.1.0". Pure; any thread.
+// The version of this build from meson.build, e.g. "0.1.0". Pure; thread-safe.
 #pragma once
 #include <string_view>
 

@@ -18,16 +18,16 @@
 namespace lockstep::engine {
 namespace {
 
-// What stands behind a folder's name while it is not a checkpoint:
+// The suffixes of a folder that is not a checkpoint:
 constexpr std::string_view kPartial = ".partial";    // being written
-constexpr std::string_view kReplaced = ".replaced";  // whole, set aside for another of its step
+constexpr std::string_view kReplaced = ".replaced";  // whole, being replaced by a new one
 constexpr std::string_view kOld = ".old";            // being removed
 constexpr std::string_view kPrefix = "step-";
 
-// Before a read that the system refused is tried again: network file systems recover.
+// The pauses before a refused read is retried, because network file systems recover.
 constexpr std::chrono::milliseconds kPauses[] = {
     std::chrono::milliseconds(10), std::chrono::milliseconds(50), std::chrono::milliseconds(250)};
-constexpr int kMostLooks = 10;  // for a checkpoint that a run removes while it is read
+constexpr int kMostLooks = 10;  // retries if a run removes checkpoints meanwhile
 
 template <class Read>
 auto retry_reading(const Log& log, Read read) {
@@ -43,7 +43,7 @@ auto retry_reading(const Log& log, Read read) {
   return read();
 }
 
-// "step-0000000042.partial" is {42, ".partial"}; nothing for names that are not of this form.
+// Represents "step-0000000042.partial" as {42, ".partial"}; names of another form give nothing.
 struct FolderName {
   std::int64_t step = 0;
   std::string_view suffix;
@@ -59,7 +59,7 @@ std::optional<FolderName> read_folder_name(std::string_view text) {
   return result;
 }
 
-// "runs" for "runs/step-0000000042/".
+// Returns "runs" for "runs/step-0000000042/".
 std::string folder_above(const std::string& folder) {
   std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
@@ -69,8 +69,8 @@ std::string folder_above(const std::string& folder) {
   return path.has_parent_path() ? path.parent_path().string() : ".";
 }
 
-// A piece that is its whole array is stored under the array's own name and shape; any other as a
-// flat tensor NAME@BEGIN, and the array's shape as metadata NAME, "5x5x32".
+// Returns the key of a stored piece. A whole array has its own name and shape. Another piece is a
+// flat tensor NAME@BEGIN, with the array's shape as metadata NAME, "5x5x32".
 std::string key_of(const Piece& piece) {
   const bool whole = piece.range == Range{0, piece.shape.elements()};
   return whole ? piece.name : fmt::format("{}@{}", piece.name, piece.range.begin);
@@ -92,7 +92,7 @@ std::optional<Shape> shape_from(std::string_view text) {
   return std::nullopt;
 }
 
-// Adds what one shard holds to the arrays that all shards hold together.
+// Adds the content of one shard to the arrays of all shards.
 void collect(const Safetensors& file, int shard, const std::string& path,
              std::map<std::string, Manifest::Array>& arrays) {
   for (const auto& [key, entry] : file.tensors) {
@@ -175,8 +175,7 @@ void Checkpoints::prepare(std::uint64_t bytes, std::int64_t saves) {
   require_room(saves);
 }
 
-// A save removes the oldest first where there is no room, so at most max(2, keep) lie there at
-// once.
+// A save without room removes the oldest first, so at most max(2, keep) exist at the same time.
 void Checkpoints::require_room(std::int64_t saves) {
   if (bytes_ == 0 || saves == 0) return;
   const std::int64_t there = std::int64_t(steps().size());
@@ -202,7 +201,7 @@ void Checkpoints::abandon(std::int64_t step) noexcept {
   try {
     storage_.remove_tree(path(step) + std::string(kPartial));
   } catch (const std::exception&) {
-    // The error that led here is the one to be told; the next `begin` removes the folder.
+    // The next `begin` removes the folder, and the original error is the one to report.
   }
 }
 
@@ -214,8 +213,7 @@ void Checkpoints::begin(std::int64_t step) {
   storage_.make_folder(path(step) + std::string(kPartial));
 }
 
-// Removes what earlier writers left when they died. A folder that was set aside comes back where
-// its successor never came.
+// Removes what dead writers left. Restores a folder that was set aside if its successor is absent.
 void Checkpoints::remove_leftovers() {
   for (const std::string& entry : storage_.list(folder_)) {
     const auto name = read_folder_name(entry);
@@ -237,7 +235,8 @@ Shard Checkpoints::write_shard(std::int64_t step, int rank, int ranks,
   require(rank >= 0 && rank < ranks && ranks <= 99999, "rank {} of {} cannot write a shard", rank,
           ranks);
   const std::string folder = path(step) + std::string(kPartial);
-  // Listing asks the server of a network file system anew; a remembered "not there" would not.
+  // Listing makes a network file system ask its server again, instead of using a cached "not
+  // found".
   storage_.list(folder_);
   if (!storage_.exists(folder)) {
     fail(Code::kIo,
@@ -250,7 +249,7 @@ Shard Checkpoints::write_shard(std::int64_t step, int rank, int ranks,
   for (const Piece& piece : pieces) {
     check_piece(piece);
     const std::size_t elements = piece.shape.elements();
-    // An array without elements may come in any number of pieces: it is stored once.
+    // An array without elements may have any number of pieces, and is stored once.
     if (piece.range.empty() && (elements > 0 || !empty.insert(piece.name).second)) continue;
     const bool whole = piece.range.size() == elements;
     if (!whole) shapes[piece.name] = to_string(piece.shape);
@@ -295,8 +294,8 @@ void Checkpoints::commit(const RunState& state, std::span<const Shard> shards) {
   }
   storage_.rename(final_name + ".tmp", final_name);
   storage_.sync_folder(partial);
-  // At every moment one of `whole`, `aside` is there, if there ever was one; and should only the
-  // second renaming survive a loss of power, then what it renamed is whole and synced.
+  // At every moment one of `whole` and `aside` exists, if there ever was one. If only the second
+  // rename survives a power loss, the folder that it renamed is whole and synced.
   const std::string aside = whole + std::string(kReplaced);
   if (storage_.exists(whole)) {
     storage_.remove_tree(aside);
@@ -311,10 +310,11 @@ void Checkpoints::commit(const RunState& state, std::span<const Shard> shards) {
   prune(state.step, keep_);
 }
 
-// Keeps the newest `keep` whole ones up to the step `newest`. Those that are older than all of
-// these go, whole or not; later ones are of a history that was left, and are written anew when the
-// run comes there. Whole means here: the manifest is right and all files have their size; reading
-// all data for this would cost too much. So none goes before one stays whose data this run knows.
+// Keeps the newest `keep` whole checkpoints up to step `newest` and removes all that are older,
+// whole or not. Later ones belong to an abandoned history, and are rewritten when the run gets
+// there. Here, whole means a correct manifest and files of the right size, because reading all data
+// would cost too much. Therefore nothing is removed unless one checkpoint stays whose data this run
+// has verified.
 void Checkpoints::prune(std::int64_t newest, int keep) const {
   try {
     std::vector<std::int64_t> steps;
@@ -360,7 +360,7 @@ std::vector<std::int64_t> Checkpoints::steps() {
   return result;
 }
 
-// Calls `look` until it does not return false, which says that a run has removed what it looked at.
+// Calls `look` until it returns true; false says that a run has removed what it looked at.
 template <class Look>
 void Checkpoints::look_again(Look look) const {
   for (int tries = 0; tries < kMostLooks; ++tries)
@@ -376,7 +376,7 @@ std::optional<std::int64_t> Checkpoints::newest_whole() {
   std::optional<std::int64_t> found;
   look_again([&] {
     std::vector<std::int64_t> all = retry_reading(log_, [&] { return steps(); });
-    if (all.empty()) all = steps();  // a listing may miss one that is renamed meanwhile
+    if (all.empty()) all = steps();  // a listing may miss a concurrent rename
     for (auto step = all.rbegin(); step != all.rend(); ++step) {
       try {
         verify(*step);

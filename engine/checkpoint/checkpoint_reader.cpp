@@ -96,7 +96,7 @@ void CheckpointReader::fill(const Piece& piece, std::span<const std::string> mis
   require(array.shape == piece.shape && (array.dtype == piece.dtype || rounds),
           "{} holds {} as {} {}, but {} {} is wanted", folder_, in_quotes(piece.name),
           name(array.dtype), to_string(array.shape), name(piece.dtype), to_string(piece.shape));
-  // Parts ascend: begin with the first that reaches into the piece.
+  // Parts ascend, so this is the first that reaches into the piece.
   auto part = std::upper_bound(
       array.parts.begin(), array.parts.end(), piece.range.begin,
       [](std::size_t begin, const Manifest::Part& p) { return begin < p.range.end; });
@@ -116,7 +116,8 @@ void CheckpointReader::fill(const Piece& piece, std::span<const std::string> mis
   }
 }
 
-// Where the part's bytes begin in its file; checks that the file agrees with the manifest.
+// Returns the offset of the part's bytes in its file. Checks that the file agrees with the
+// manifest.
 std::uint64_t CheckpointReader::data_begin(const Manifest::Array& array,
                                            const Manifest::Part& part) {
   const std::string path = shard_path(folder_, part.shard, manifest_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads one checkpoint folder. Errors: Error(kCorrupt) where a file is not what the manifest says,
-// Error(kIo) where the system refused to read, which says nothing about the file. One thread.
+// Reads one checkpoint folder. Throws Error(kCorrupt) if a file differs from the manifest, and
+// Error(kIo) if the system refuses to read, which says nothing about the file. Single-threaded.
 #pragma once
 #include <map>
 #include <optional>
@@ -15,7 +15,7 @@
 
 namespace lockstep::engine {
 
-inline constexpr std::string_view kManifestFile = "/manifest.json";  // behind a folder
+inline constexpr std::string_view kManifestFile = "/manifest.json";  // follows the folder's path
 
 std::string shard_path(const std::string& folder, int shard, const Manifest& manifest);
 Manifest read_manifest(Storage& storage, const std::string& folder);
@@ -24,7 +24,7 @@ void check_piece(const Piece& piece);
 
 class CheckpointReader {
  public:
-  // Reads the manifest and compares the sizes of all files with it. The storage outlives the
+  // Reads the manifest and compares the sizes of all files with it. The storage must outlive the
   // reader.
   CheckpointReader(Storage& storage, std::string folder);
   CheckpointReader(const CheckpointReader&) = delete;

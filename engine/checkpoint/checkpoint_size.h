@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How large a checkpoint will be, before there is one.
+// Predicts the size of a checkpoint before it exists.
 #pragma once
 #include <cstdint>
 
@@ -9,8 +9,8 @@
 
 namespace lockstep::engine {
 
-// Bytes of the arrays alone: weights, or their masters, what the optimizer keeps for each, and
-// statistics. `dtype` is that of the graph. A pure function.
+// Returns the bytes of the arrays alone: weights (or their masters), the optimizer's slots, and
+// statistics. `dtype`: the dtype of the graph. Pure.
 std::uint64_t checkpoint_bytes(const GraphSpec& graph, const UpdateRule& rule, DType dtype);
 
 }  // namespace lockstep::engine

@@ -11,7 +11,7 @@
 namespace lockstep::engine {
 namespace {
 
-// As others shall read it, on whichever host.
+// Returns the text that other processes read, on any host.
 std::string this_process() {
   std::array<char, 256> host{};
   const bool named = ::gethostname(host.data(), host.size() - 1) == 0 && host[0] != '\0';
@@ -48,7 +48,7 @@ FolderClaim::~FolderClaim() {
   try {
     while (!made_.empty() && storage_.remove_folder(made_.back())) made_.pop_back();
   } catch (const std::exception&) {
-    // An empty folder stays: the error that led here is the one to be told.
+    // An empty folder stays, because the error that led here is the one to report.
   }
 }
 

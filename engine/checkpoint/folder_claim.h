@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// One run at a time saves into a folder of checkpoints: two would remove each other's. The chief of
-// a run claims the folder before it looks what is there, and keeps it until the run has ended or
-// its process is gone: a run that is started again right after a kill gets it. Who only reads
-// claims nothing. One thread at a time.
+// Only one run at a time may save into a checkpoint folder, since two would remove each other's
+// checkpoints. The chief of a run claims the folder before it reads it. It holds the claim until
+// the run ends or its process is gone, so a run that restarts right after a kill gets it. Readers
+// need no claim. Used by one thread at a time.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,23 +15,23 @@ namespace lockstep::engine {
 
 class FolderClaim {
  public:
-  // Makes the folder, and takes the lock in it. Throws Error(kIo), which says who has it, where
-  // another run has. What else went wrong is kept for `require_held`: a run that has nothing left
-  // to do needs no folder that can be written. The storage outlives the claim.
+  // Makes the folder and takes its lock. Throws Error(kIo), which names the holder, if another run
+  // holds it. Other failures wait for `require_held`, because a run with nothing left to do needs
+  // no writable folder. The storage must outlive the claim.
   FolderClaim(Storage& storage, const std::string& folder, const Log& log);
-  // Gives the lock back. Folders that the claim made, and that are still empty, are removed: a run
-  // that is refused before it saves leaves nothing.
+  // Releases the lock. Removes folders that the claim made and that are still empty, so a run that
+  // is refused before it saves leaves nothing.
   ~FolderClaim();
   FolderClaim(const FolderClaim&) = delete;
   FolderClaim& operator=(const FolderClaim&) = delete;
-  // Before anything is written: throws Error(kIo) where the lock could not be taken.
+  // Throws Error(kIo) if the lock could not be taken. Call it before anything is written.
   void require_held() const;
 
  private:
   Storage& storage_;
-  std::vector<std::string> made_;  // the topmost first
+  std::vector<std::string> made_;  // topmost first
   std::unique_ptr<StorageLock> lock_;
-  std::string wrong_;  // empty: nothing
+  std::string wrong_;  // the failure; empty: none
 };
 
 }  // namespace lockstep::engine

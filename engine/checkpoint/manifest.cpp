@@ -21,11 +21,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kCheckpointFormat = "lockstep checkpoint";
-// The first line is kHead, the checksum as 8 hexadecimal digits, kNeck.
+// The first line is kHead, the checksum as 8 hexadecimal digits, and kNeck.
 constexpr std::string_view kHead = "{\"crc32\": \"";
 constexpr std::string_view kNeck = "\",\n";
 constexpr std::size_t kFirstLine = kHead.size() + 8 + kNeck.size();
-// A manifest is this deep at most; and so many values fit into memory of a few hundred MB.
+// The limits of depth and number of values keep memory below a few hundred MB.
 constexpr int kMaxDepth = 8;
 constexpr std::size_t kMaxValues = 4'000'000;
 
@@ -33,7 +33,7 @@ std::string hex_of(std::uint32_t crc) {
   return fmt::format("{:08x}", crc);
 }
 
-// Exactly `digits` lower-case hexadecimal digits: one number has one spelling.
+// Reads exactly the lowercase hexadecimal digits of a T, so each number has one spelling.
 template <class T>
 std::optional<T> from_hex(std::string_view text) {
   T value = 0;
@@ -103,7 +103,7 @@ Json arrays_json(const Manifest& manifest) {
   return list;
 }
 
-// One object of the manifest, read field by field; `where` says where it stands in it.
+// Reads one object of the manifest field by field; `where` is its location in the manifest.
 class Fields {
  public:
   Fields(const Json& object, std::string where, const std::string& path)
@@ -218,7 +218,7 @@ Shape shape_field(const Fields& fields) {
   return shape;
 }
 
-// The number of the shard with this file name; names of any other form never become paths.
+// Returns the number of the shard with this file name. Names of any other form never become paths.
 int read_shard(const Fields& fields, std::size_t shards) {
   const std::string file = fields.text("file");
   int shard = -1;
@@ -251,7 +251,7 @@ Manifest::Array read_array(const Fields& fields, std::size_t shards) {
   return array;
 }
 
-// Parses with bounds on depth and number of values.
+// Parses with limits on depth and number of values.
 Json parse_bounded(std::string_view text, const std::string& path) {
   std::size_t values = 0;
   const auto bounds = [&](int depth, Json::parse_event_t, Json&) {

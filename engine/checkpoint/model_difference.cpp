@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kNothing = "(nothing)", kSynchronised = ", synchronised";
 
-// The part of the labels that a line of softmax cross-entropy spreads; empty: it is another line.
+// Returns the label smoothing of a softmax cross-entropy line, or an empty text for another line.
 std::string smoothing_of(const std::string& line) {
   constexpr std::string_view kLoss = "loss: softmax_cross_entropy", kSmoothing = " smoothing ";
   if (!line.starts_with(kLoss)) return "";
@@ -20,7 +20,7 @@ std::string smoothing_of(const std::string& line) {
   return rest.starts_with(kSmoothing) ? rest.substr(kSmoothing.size()) : "";
 }
 
-// A batch norm's line as it is where statistics are of each replica.
+// Returns a batch norm's line as it would be with statistics of each replica.
 std::string local(std::string line) {
   const auto word = line.find(kSynchronised);
   if (word == std::string::npos) return line;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where the model of a checkpoint is another than that of a run, for the message that refuses it.
-// Models are compared by their descriptions (GraphSpec::describe). Where one option of a model of
-// the same name is the difference, it is told by its name and both values, else by the first line
-// that differs.
+// Describes how the model of a checkpoint differs from that of a run, for the message that refuses
+// it. Compares the models' descriptions (GraphSpec::describe). If a single option of the same model
+// differs, the text has its name and both values; else it has the first line that differs.
 #pragma once
 #include <string>
 
@@ -12,7 +11,7 @@ namespace lockstep::engine {
 
 struct ModelDifference {
   std::string text;    // "label smoothing 0 there, 0.1 here"
-  std::string remedy;  // "label smoothing 0"; empty: it is no option
+  std::string remedy;  // "label smoothing 0"; empty: no option differs
   Option option = Option::kNone;
 };
 

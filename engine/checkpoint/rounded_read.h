@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// float32 from a file to numbers of 16 bits in memory, rounded to the nearest, of two as near the
-// even one. Block by block: it takes 16 KiB beside. Any thread.
+// Reads float32 numbers from a file as 16-bit numbers, rounded to nearest, ties to even. Works
+// block by block in 16 KiB of extra memory. Thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lockstep::engine {
 
-// `count` numbers from byte `at` of the file on; `dtype`: float16 or bfloat16. Throws what
+// Reads `count` numbers, from byte `at` of the file on. `dtype`: float16 or bfloat16. Throws what
 // Storage::read throws.
 void read_rounded(Storage& storage, const std::string& path, std::uint64_t at, DType dtype,
                   std::size_t count, std::byte* to);

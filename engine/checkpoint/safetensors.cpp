@@ -51,7 +51,7 @@ std::optional<DType> dtype_stored_as(std::string_view text) {
   return std::nullopt;
 }
 
-// The header's text, fetched block by block while it is parsed.
+// Fetches the header's text block by block while it is parsed.
 class HeaderText : public std::streambuf {
  public:
   HeaderText(Storage& storage, const std::string& path, std::uint64_t begin, std::uint64_t end)
@@ -72,8 +72,8 @@ class HeaderText : public std::streambuf {
   std::vector<char> block_ = std::vector<char>(65536);
 };
 
-// Takes the header's JSON as it is parsed and refuses the first thing that may not stand where it
-// stands: `place_` says what is open. So nothing is ever built that is not part of a right header.
+// Handles the header's JSON as it is parsed and refuses the first item at a wrong place. `place_`
+// is the object or list that is open. Nothing is built that does not belong to a valid header.
 class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderParser(const std::string& path, Safetensors& result) : path_(path), result_(result) {}
@@ -214,7 +214,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   int offsets_ = 0;
 };
 
-// Bytes of a tensor of this shape; nothing where the product does not fit.
+// Returns the bytes of a tensor of this shape, or nothing if the product overflows.
 std::optional<std::uint64_t> entry_bytes(const Safetensors::Entry& entry) {
   std::uint64_t bytes = size_of(entry.dtype);
   for (std::size_t i = 0; i < entry.shape.rank(); ++i) {
@@ -223,9 +223,9 @@ std::optional<std::uint64_t> entry_bytes(const Safetensors::Entry& entry) {
   return bytes;
 }
 
-// Offsets come from the file counted from the end of the header, `data_begin`. The tensors, in the
-// order of their offsets, must each begin where the one before ended, and the last must end the
-// file.
+// Converts the offsets, which the file counts from the end of the header, `data_begin`. In the
+// order of their offsets, each tensor must begin at the end of the one before, and the last must
+// end the file.
 void place_tensors(const std::string& path, std::uint64_t data_begin, Safetensors& result) {
   const std::uint64_t data_bytes = result.bytes - data_begin;
   using Item = std::pair<const std::string, Safetensors::Entry>;
@@ -266,12 +266,12 @@ void place_tensors(const std::string& path, std::uint64_t data_begin, Safetensor
   }
 }
 
-// Writes and adds up at once.
+// Writes a file and sums its bytes at the same time.
 class SummingFile {
  public:
   explicit SummingFile(StorageFile& file) : file_(file) {}
   void write(std::span<const std::byte> bytes) {
-    constexpr std::size_t kBlock = std::size_t{4} << 20;  // summed while it is in the cache
+    constexpr std::size_t kBlock = std::size_t{4} << 20;  // still in the cache when written
     while (!bytes.empty()) {
       const auto block = bytes.first(std::min(kBlock, bytes.size()));
       sum_.crc = std::uint32_t(
@@ -288,11 +288,11 @@ class SummingFile {
   FileSum sum_;
 };
 
-// The header's text with its length in front; `order` is the order of the data.
+// Returns the header's text, preceded by its length. `order`: the order of the data.
 std::string header_of(const std::vector<const TensorSource*>& order,
                       const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  // Built by push_back, since looking for a key in an ordered object costs its length.
+  // Built with emplace_back, because searching a key in an ordered object is linear in its size.
   auto& items = header.get_ref<nlohmann::ordered_json::object_t&>();
   if (!metadata.empty()) items.emplace_back(std::string(kMetadataKey), metadata);
   std::uint64_t at = 0;

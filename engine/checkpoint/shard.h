@@ -9,16 +9,16 @@
 
 namespace lockstep::engine {
 
-// A part of a named array in this rank's memory: elements `range` of the array, flattened.
+// Is a part of a named array in this rank's memory: elements `range` of the flattened array.
 struct Piece {
   std::string name = {};  // "conv1.weight", "momentum/conv1.weight"
-  Shape shape = {};       // of the whole array
+  Shape shape = {};       // shape of the whole array
   DType dtype = DType::kFloat32;
   Range range = {};
   std::byte* data = nullptr;
 };
 
-// One file of a checkpoint, as its writer reports it.
+// Describes one file of a checkpoint, as its writer reports it.
 struct Shard {
   std::uint64_t bytes = 0;
   std::uint32_t crc = 0;

@@ -21,21 +21,21 @@
 namespace lockstep::engine {
 namespace {
 
-constexpr int kLockTries = 100;           // each of which another must have ended in between
-constexpr std::size_t kMostHolder = 200;  // bytes that are read of what a lock's holder wrote
+constexpr int kLockTries = 100;           // retries after a concurrent unlock
+constexpr std::size_t kMostHolder = 200;  // bytes read of the holder's text
 
 [[noreturn]] void refuse(std::string_view verb, const std::string& path, int error,
                          Code code = Code::kIo) {
   fail(code, "cannot {} {}: {}", verb, path, std::generic_category().message(error));
 }
 
-// Returns 0, or the system's number for what went wrong.
+// Returns 0, or the errno of the failed sync.
 int sync_error(int file) {
   int result = 0;
   do {
     result = ::fsync(file);
   } while (result != 0 && errno == EINTR);
-  // Some file systems cannot sync folders and say EINVAL: then there is nothing to wait for.
+  // Some file systems cannot sync folders and return EINVAL, so there is nothing to wait for.
   return result != 0 && errno != EINVAL ? errno : 0;
 }
 
@@ -82,7 +82,7 @@ class PosixFile : public StorageFile {
   std::string path_;
 };
 
-// Whether `path` still names this open file.
+// Returns whether `path` still names this open file.
 bool names(const std::string& path, const PlainFile& file) {
   struct stat open {
   }, there{};
@@ -90,8 +90,9 @@ bool names(const std::string& path, const PlainFile& file) {
          open.st_dev == there.st_dev && open.st_ino == there.st_ino;
 }
 
-// A file with flock. The kernel gives it back when the last descriptor is closed, that of a killed
-// process included. It is removed while the lock is held, so that nobody can have locked it then.
+// Locks a file with flock. The kernel releases the lock when the last descriptor is closed, also
+// that of a killed process. The file is removed while the lock is held, when no other process can
+// hold it.
 class PosixLock : public StorageLock {
  public:
   PosixLock(PlainFile file, std::string path, bool works)
@@ -175,7 +176,7 @@ class PosixStorage : public Storage {
   std::uint64_t room(const std::string& folder) override {
     struct statvfs status {};
     if (::statvfs(folder.c_str(), &status) != 0) refuse("look at the disk of", folder, errno);
-    if (status.f_blocks == 0) return kUnknownRoom;  // many file systems of FUSE do not tell
+    if (status.f_blocks == 0) return kUnknownRoom;  // many FUSE file systems report nothing
     return std::uint64_t(status.f_bavail) * status.f_frsize;
   }
 
@@ -196,8 +197,8 @@ class PosixStorage : public Storage {
     }
   }
 
-  // Between opening the file and locking it its last holder may have removed it: then what was
-  // locked is no longer what others will find under this name, and it is tried again.
+  // Between opening and locking, the last holder may have removed the file. Then the locked file is
+  // no longer the one that others find under this name, and the loop tries again.
   std::unique_ptr<StorageLock> lock(const std::string& path, const std::string& mine,
                                     std::string& holder) override {
     for (int tries = 0; tries < kLockTries; ++tries) {
@@ -223,7 +224,7 @@ class PosixStorage : public Storage {
   }
 
  private:
-  // False: it was there.
+  // Returns false if the folder existed.
   static bool make_one_folder(const std::string& path) {
     if (::mkdir(path.c_str(), 0777) == 0) {
       const auto parent = std::filesystem::path(path).parent_path();
@@ -231,7 +232,8 @@ class PosixStorage : public Storage {
       sync_folder_now(above);
       return true;
     }
-    const int error = errno;  // not only EEXIST: "/" or a read-only folder above may say others
+    // Not only EEXIST: "/" or a read-only parent folder may cause other errors.
+    const int error = errno;
     struct stat status {};
     const bool there = ::stat(path.c_str(), &status) == 0;
     std::error_code is_no_link;

@@ -18,9 +18,9 @@ namespace {
   fail(Code::kIo, "cannot write {}: {}", path, std::generic_category().message(reason));
 }
 
-// Where symbolic links lead, whether something is there or not.
+// Returns the target of symbolic links, whether it exists or not.
 std::string behind_links(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as the kernel's
+  constexpr int kMostLinks = 40;  // the kernel's limit
   std::filesystem::path at = path;
   std::error_code error;
   for (int link = 0; std::filesystem::is_symlink(at, error); ++link) {

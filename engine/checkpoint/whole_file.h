@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A result file that is whole or absent: it is written beside its name, as NAME.partial, and
-// renamed when it is done. What stood there before stays until then. Symbolic links are followed.
-// That it can be written is known at once, before long work begins. One thread at a time.
+// A result file that is whole or absent: it is written as NAME.partial and renamed when it is
+// complete. A previous file stays until then. Symbolic links are followed. The constructor fails if
+// the file cannot be written, before long work begins. Used by one thread at a time.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,12 +10,12 @@ namespace lockstep::engine {
 
 class WholeFile {
  public:
-  // Throws Error(kIo) where `path` cannot be written, or is a folder.
+  // Throws Error(kIo) if `path` cannot be written or is a folder.
   explicit WholeFile(const std::string& path);
-  ~WholeFile();  // what was not committed is removed
+  ~WholeFile();  // removes what was not committed
   WholeFile(const WholeFile&) = delete;
   WholeFile& operator=(const WholeFile&) = delete;
-  // All of the text, once. Throws Error(kIo); then nothing is left.
+  // Writes the whole text; call it once. Throws Error(kIo), and then nothing is left.
   void commit(std::string_view text);
 
  private:

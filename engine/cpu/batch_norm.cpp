@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kGroup = 16;
 
-// The kernels for any number of channels: loops over elements, of one row.
+// Computes any number of channels by loops over the elements of one row.
 template <class T>
 struct Plain {
   using Part = BatchNormPart<T>;
@@ -68,7 +68,7 @@ T* from_row(T* data, std::size_t at) {
   return data == nullptr ? nullptr : data + at;
 }
 
-// A part of the rows of `whole`, which has all pointers to the first row.
+// Returns a part of the rows of `whole`, whose pointers refer to the first row.
 template <class T>
 BatchNormPart<T> rows_of(const BatchNormSpec& s, BatchNormPart<T> whole, std::size_t first,
                          std::size_t count) {
@@ -81,7 +81,7 @@ BatchNormPart<T> rows_of(const BatchNormSpec& s, BatchNormPart<T> whole, std::si
   return whole;
 }
 
-// Runs a kernel on rows [first, first + count): all at once where their bits lie without gaps.
+// Runs a kernel on rows [first, first + count), all at once if their mask bits are contiguous.
 template <class T>
 void run(const BatchNormSpec& s, const BatchNormPart<T>& whole, std::size_t first,
          std::size_t count, void (*fast)(const BatchNormPart<T>&),
@@ -90,7 +90,7 @@ void run(const BatchNormSpec& s, const BatchNormPart<T>& whole, std::size_t firs
   for (std::size_t row = first; row < first + count; ++row) plain(rows_of(s, whole, row, 1));
 }
 
-// The library's scratch: numbers of each channel in float32, then sums of each thread.
+// Lays out the library's scratch: sums per thread, then float32 numbers per channel.
 struct Scratch {
   double* sums;
   float* numbers;
@@ -104,7 +104,7 @@ struct Scratch {
   static std::size_t bytes(const BatchNormSpec& s) { return 6 * s.channels * sizeof(float); }
 };
 
-// Adds up the pairs of sums of all threads, each for its rows, into `to`.
+// Adds the pairs of sums of all threads, each over its rows, into `to`.
 template <class T>
 void sum_rows(Library& library, const BatchNormSpec& s, std::size_t rows,
               const BatchNormPart<T>& whole, const Scratch& scratch, double* to,
@@ -122,12 +122,12 @@ void sum_rows(Library& library, const BatchNormSpec& s, std::size_t rows,
   }
 }
 
-// The means as float32, at numbers[0].
+// Stores the means as float32 in `numbers`.
 void set_means(const BatchNormSpec& s, const double* moments, float* numbers) {
   for (std::size_t c = 0; c < s.channels; ++c) numbers[c] = float(moments[c]);
 }
 
-// scale times deviation.
+// Stores scale times deviation per channel.
 template <class T>
 void set_factors(const BatchNormSpec& s, const double* moments, const Tensor& scale, float* to) {
   for (std::size_t c = 0; c < s.channels; ++c) {
@@ -137,8 +137,9 @@ void set_factors(const BatchNormSpec& s, const double* moments, const Tensor& sc
 
 }  // namespace
 
-// Values are summed as differences from the first one of their channel, which is near enough to
-// the mean that squares lose nothing; then they are turned into sums of the values themselves.
+// Values are summed as differences from the first one of their channel, which is close enough to
+// the mean that the squares lose no precision. The results are then converted to sums of the
+// values.
 template <class T>
 void batch_norm_sums(Library& library, const BatchNormSpec& s, std::size_t rows, const T* x,
                      double* sums) {
@@ -165,7 +166,7 @@ template <class T>
 void batch_norm_forward(Library& library, const BatchNormSpec& s, std::size_t rows,
                         const BatchNormForward& a) {
   const Scratch scratch(library, s);
-  // Means, factors and shifts.
+  // Stores means, factors and shifts.
   const auto set = [&](const double* moments, const Tensor& scale, const Tensor& shift, float* to) {
     set_means(s, moments, to);
     set_factors<T>(s, moments, scale, to + s.channels);
@@ -195,7 +196,7 @@ void batch_norm_forward(Library& library, const BatchNormSpec& s, std::size_t ro
   });
 }
 
-// The part of a backward call that both its kernels read.
+// Returns the members that both backward kernels read.
 template <class T>
 BatchNormPart<T> part_of(const BatchNormSpec& s, const BatchNormBackward& a, float* numbers) {
   set_means(s, a.moments, numbers);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Batch normalisation on the processor, for tensors of float or BFloat16: channels in multiples of
-// 16 by own kernels (batch_norm_kernels.h), others by plain loops. Rows are shared among the
-// replica's threads; their sums are added in the order of the threads. The arguments are those of
-// engine/ops/batch_norm.h, already looked at. The replica's computing thread only.
+// Batch normalization on the processor for tensors of float or BFloat16. Own kernels
+// (batch_norm_kernels.h) take channels in multiples of 16, plain loops the others. Rows are divided
+// among the replica's threads, and their sums are added in thread order. The arguments are those of
+// engine/ops/batch_norm.h, already checked. Used on the replica's computing thread only.
 #pragma once
 #include <cstddef>
 

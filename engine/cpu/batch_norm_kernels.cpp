@@ -18,12 +18,12 @@ namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
 using Mask = hn::Mask<Lanes>;
-constexpr std::size_t kGroup = 16;                 // channels whose bits are two whole bytes
-constexpr std::size_t kVectors = kGroup / kWidth;  // of a group
-constexpr std::size_t kTile = 4;                   // vectors of channels that are summed at once
-constexpr std::size_t kMostInFloat = 256;          // positions of a sum in float32
+constexpr std::size_t kGroup = 16;                 // channels whose mask is two bytes
+constexpr std::size_t kVectors = kGroup / kWidth;  // per group
+constexpr std::size_t kTile = 4;                   // vectors of channels summed at once
+constexpr std::size_t kMostInFloat = 256;          // positions summed in float32
 
-// Past the caches where kStream, which only float32 has.
+// Stores a vector, with a non-temporal store if kStream and T is float32.
 template <bool kStream, class T>
 HWY_INLINE void put(Vector value, T* to) {
   if constexpr (kStream && std::is_same_v<T, float>) {
@@ -33,14 +33,14 @@ HWY_INLINE void put(Vector value, T* to) {
   }
 }
 
-// The bits of elements [at, at + kWidth); `at` is a multiple of kWidth.
+// Returns the mask of elements [at, at + kWidth); `at` is a multiple of kWidth.
 HWY_INLINE Mask bits_at(const std::uint8_t* bits, std::size_t at) {
   if constexpr (kWidth == 16) return hn::LoadMaskBits(kLanes, bits + at / 8);
   const std::uint8_t eight[8] = {std::uint8_t(bits[at / 8] >> (at % 8))};
   return hn::LoadMaskBits(kLanes, eight);
 }
 
-// Two bytes, from the masks of a group.
+// Stores the masks of a group as two bytes.
 HWY_INLINE void store_bits(const Mask* masks, std::uint8_t* to) {
   if constexpr (kWidth == 16) {
     hn::StoreMaskBits(kLanes, masks[0], to);
@@ -56,16 +56,17 @@ HWY_INLINE void store_bits(const Mask* masks, std::uint8_t* to) {
   }
 }
 
-// The gradient that goes into ReLU: dy where it passed.
+// Returns the gradient of ReLU's input: dy where the mask is set.
 template <class T>
 HWY_INLINE Vector passed(const BatchNormPart<T>& a, std::size_t at) {
   const Vector dy = load(a.dy + at);
   return a.passed == nullptr ? dy : hn::IfThenElseZero(bits_at(a.passed, at), dy);
 }
 
-// Of V vectors of channels from `c` on, over positions [first, first + count): two sums each, in
-// registers, then added to those in float64. pair(at, channel, one, other) gives two numbers of the
-// element at `at`: summed are `one`, and `one` times `other`.
+// Adds two sums per channel for V vectors of channels from `c` on, over positions [first, first +
+// count). They are kept in registers and then added to those in float64. pair(at, channel, one,
+// other) returns two numbers of the element at `at`; the sums are those of `one` and of `one` times
+// `other`.
 template <std::size_t V, class T, class Pair>
 HWY_INLINE void add_sums(const BatchNormPart<T>& a, std::size_t c, std::size_t first,
                          std::size_t count, Pair pair) {
@@ -92,9 +93,9 @@ HWY_INLINE void add_sums(const BatchNormPart<T>& a, std::size_t c, std::size_t f
   }
 }
 
-// Blocks of positions that stay in the cache while all their channels are summed, tile by tile.
-// From the last to the first: what was written just before this call lies in the cache from its end
-// on, and what is read last here is what the next pass, from the beginning, reads first.
+// Adds the sums in blocks of positions that stay in the cache while all their channels are summed,
+// tile by tile. It goes from the last block to the first: the end of data that was just written is
+// still in the cache, and the next pass begins with the blocks that are read last here.
 template <class T, class Pair>
 HWY_INLINE void add_all_sums(const BatchNormPart<T>& a, Pair pair) {
   const std::size_t block = std::clamp<std::size_t>(32768 / a.channels, 16, kMostInFloat);
@@ -124,8 +125,8 @@ HWY_INLINE void gradient_sums_of(const BatchNormPart<T>& a) {
   });
 }
 
-// Results that no cache holds until they are read go past the caches: then their lines are not read
-// first. Their vectors are whole lines.
+// Returns whether to use non-temporal stores: for results too large to stay in a cache until they
+// are read. They avoid reading the lines first. The vectors must be whole cache lines.
 template <class T>
 bool streams(const BatchNormPart<T>& a) {
   constexpr std::size_t kHeld = std::size_t(8) << 20;  // bytes of a result
@@ -178,7 +179,7 @@ HWY_INLINE void backward_of(const BatchNormPart<T>& a) {
   }
 }
 
-// The kernel, past the caches or not.
+// Runs the kernel, with non-temporal stores if they pay.
 template <class T>
 HWY_INLINE void forward_any(const BatchNormPart<T>& a) {
   if (!streams(a)) return forward_of<false>(a);

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
-// Calls body(i) for each whole vector, and tail(i) for each number that is left.
+// Calls body(i) for each whole vector, and tail(i) for each remaining number.
 template <class Body, class Tail>
 HWY_INLINE void each_vector(std::size_t count, Body body, Tail tail) {
   std::size_t i = 0;
@@ -63,7 +63,7 @@ void Add16(const BFloat16* a, const BFloat16* b, BFloat16* y, std::size_t count)
       [&](std::size_t i) { y[i] = BFloat16(a[i] + b[i]); });
 }
 
-// Strips of columns whose sums stay in registers.
+// Sums a strip of V vectors of columns in registers.
 template <std::size_t V>
 HWY_INLINE void sum_strip(const BFloat16* x, std::size_t rows, std::size_t columns, BFloat16* sums,
                           bool accumulate) {
@@ -112,7 +112,7 @@ HWY_EXPORT(Mask);
 HWY_EXPORT(Add16);
 HWY_EXPORT(ColumnSums);
 
-// Numbers that go through the loops over float32 at a time: they stay in the first cache.
+// Numbers that pass through the float32 loops at a time; they stay in the L1 cache.
 constexpr std::size_t kBlock = 1024;
 using Block = std::array<float, kBlock>;
 

@@ -11,8 +11,8 @@
 namespace lockstep::engine::cpu {
 namespace {
 
-// Returns whether the system lets this process have so many threads more. libgomp ends the process
-// where the system refuses them.
+// Returns whether the system lets this process start so many more threads. libgomp ends the process
+// if the system refuses its threads.
 bool can_start(int threads) {
   std::latch all_started(1);
   std::vector<std::jthread> started;
@@ -28,12 +28,12 @@ bool can_start(int threads) {
 
 }  // namespace
 
-// A team lives as long as the thread that made it.
+// Runs the team on a thread of its own, because a team lives as long as the thread that made it.
 BriefWaits::BriefWaits() {
   const int members = omp_get_num_procs() + 1;
   if (!can_start(members + 1)) return;
   thread_ = std::thread([this, members] {
-    std::atomic<int> there = 0;  // so that the team is not optimized away
+    std::atomic<int> there = 0;  // keeps the team from being optimized away
 #pragma omp parallel num_threads(members)
     ++there;
     std::unique_lock lock(mutex_);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// While it lives, library threads that wait for each other sleep after some microseconds, where
-// they would otherwise spin for milliseconds on a processor that other threads need. For machines
-// with more busy threads than processors. libgomp does this where it manages more threads than
-// there are processors; so this adds a team of as many threads, all of which sleep. It does nothing
-// where the system refuses so many.
+// Makes waiting library threads sleep after some microseconds instead of spinning for milliseconds,
+// as long as this object lives. Use it if there are more busy threads than processors. libgomp
+// waits only briefly if it manages more threads than there are processors, so this object adds a
+// team of that many sleeping threads. It does nothing if the system refuses so many.
 #pragma once
 #include <condition_variable>
 #include <mutex>
@@ -13,7 +12,7 @@ namespace lockstep::engine::cpu {
 
 class BriefWaits {
  public:
-  BriefWaits();   // returns when it counts
+  BriefWaits();   // returns when it is in effect
   ~BriefWaits();  // joins
   BriefWaits(const BriefWaits&) = delete;
   BriefWaits& operator=(const BriefWaits&) = delete;
@@ -22,7 +21,7 @@ class BriefWaits {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool started_ = false, over_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 }  // namespace lockstep::engine::cpu

@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Returns the sum over whole vectors of words, from word `i` on. Moves `i` behind them.
+// Returns the sum over whole vectors of words from word `i` on, and advances `i` past them.
 template <class D>
 HWY_INLINE std::uint64_t sum_of_vectors(D d, const std::byte* data, std::size_t words,
                                         std::size_t offset, std::size_t& i) {
@@ -29,7 +29,8 @@ HWY_INLINE std::uint64_t sum_of_vectors(D d, const std::byte* data, std::size_t 
   } else {
     const hn::Repartition<std::uint8_t, D> bytes;
     const hn::RepartitionToWide<D> wide;
-    // A product of all lanes at once keeps half of its bits. Even and odd lanes have their own.
+    // A product of all lanes at once keeps only half of its bits, so even and odd lanes are
+    // separate.
     const auto odd_lanes = [&](auto x) {
       return hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, x)));
     };
@@ -47,7 +48,7 @@ HWY_INLINE std::uint64_t sum_of_vectors(D d, const std::byte* data, std::size_t 
       even = hn::Add(even, step);
       odd = hn::Add(odd, step);
     }
-    // Not by SumOfLanes: some compilers' headers add its lanes as signed numbers, which must not
+    // Avoids SumOfLanes: with some compilers it adds the lanes as signed numbers, which must not
     // wrap.
     alignas(64) std::uint64_t sums[kWords / 2];
     hn::Store(hn::Add(even_sums, odd_sums), wide, sums);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Up to four sources are added in registers, four vectors of each at a time; other operations join
-// two. More sources are two halves, each combined into a block that stays in the first cache.
-// Numbers of 16 bits are float32 in registers and in those blocks, and are rounded where they are
-// stored into targets.
+// Up to four sources are added in registers, four vectors of each at a time; other operations
+// combine two. More sources are split into halves, each combined into a block that stays in the L1
+// cache. 16-bit numbers are float32 in registers and in those blocks, and are rounded when they are
+// stored to targets.
 //
-// Several targets are memory of several cores. Their lines are asked for some way ahead as lines to
-// be written: else a line that another core has changed moves twice, first to be read and again to
-// be written, and stores wait for their lines one after the other. Some processors do better when
-// targets that are sources are asked for a little ahead as lines to be read: `read_ahead`. Targets
-// apart from all sources are a third pass over memory where they are not in a cache; `stream`
-// writes whole lines without fetching them first.
+// Several targets are memory of several cores. Their lines are prefetched for writing. Otherwise a
+// line that another core has changed moves twice, first for reading and then for writing, and
+// stores wait for their lines one by one. On some processors it is faster to prefetch the lines of
+// in-place targets for reading (`read_ahead`). Targets that are disjoint from all sources cost a
+// third pass over memory if they are not cached; `stream` writes whole lines without fetching them
+// first.
 #include "engine/cpu/combine.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@
 namespace lockstep::engine::cpu {
 namespace {
 
-// Combines as many sources as registers hold: whole groups by the kernel at once, what is left
-// before and behind them by a group in local memory.
+// Combines as many sources as registers hold. The kernel takes all whole groups at once; the
+// elements before and after them go through a group in local memory.
 class Pieces {
  public:
   explicit Pieces(const Combination& c)
@@ -33,11 +33,11 @@ class Pieces {
         group_shift_(std::countr_zero(kGroupBytes / std::max(source_, sizeof(float)))) {
     groups_.source = c.source, groups_.target = c.target;
     if (source_ == 2 && c.from.size() == 1 && c.target == c.source && c.scale == 1) {
-      // A copy: 16 bits would be float32 in between.
+      // Copies the bits; 16-bit numbers would otherwise be float32 in between.
       groups_.source = groups_.target = DType::kInt32;
       ++group_shift_;
     }
-    groups_.op = c.from.size() > 1 ? c.op : ReduceOp::kSum;  // one is its own sum and minimum
+    groups_.op = c.from.size() > 1 ? c.op : ReduceOp::kSum;  // one is its own minimum
     groups_.sources = c.from.size();
     groups_.scale = c.scale;
   }
@@ -73,7 +73,7 @@ class Pieces {
       groups_.from[s] = c_.from[s] + (c_.read_at + at) * source_;
   }
 
-  // Less than a group, through groups in local memory.
+  // Combines less than a group, through groups in local memory.
   [[gnu::noinline]] void part(std::size_t at, std::size_t count) {
     LocalGroup sources[kSummedAtOnce], result;
     point(at);
@@ -93,11 +93,11 @@ class Pieces {
 
   const Combination& c_;
   std::size_t source_, target_;  // bytes of an element
-  int group_shift_;              // of the elements in a group the binary logarithm
+  int group_shift_;              // log2 of the elements of a group
   CombineGroups groups_;
 };
 
-// Sources. Sums are what is asked for: others join two at a time.
+// Returns how many sources one pass combines. Only sums, the common case, take more than two.
 std::size_t most_in_registers(ReduceOp op) {
   return op == ReduceOp::kSum ? kSummedAtOnce : 2;
 }
@@ -106,7 +106,7 @@ struct alignas(64) Block {
   std::array<std::byte, kBlock * sizeof(double)> bytes;
 };
 
-// More sources than registers hold, block by block.
+// Combines more sources than registers hold, block by block.
 void combine_halves(const Combination& whole) {
   const std::size_t half = (whole.from.size() + 1) / 2;
   Block left, right;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A loop for each operation, number of sources and type. What else could be a loop of its own is a
-// branch in it, where that does not take longer: whether targets are written past the caches, and
-// whether lines are asked for.
+// There is one loop per operation, number of sources and type. Non-temporal stores and prefetching
+// are branches in it, since these cost nothing there.
 #include "engine/cpu/combine_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,7 +21,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A number that is none (NaN) wins over all numbers.
+// Returns the minimum or maximum. NaN wins over all numbers.
 template <bool kLargest>
 struct Extreme {
   template <class D, class V>
@@ -33,7 +32,7 @@ struct Extreme {
   }
 };
 
-// Whatever operation was asked for.
+// Applies the operation that `op` names.
 struct Any {
   ReduceOp op = ReduceOp::kSum;
   template <class D, class V>
@@ -44,14 +43,14 @@ struct Any {
   }
 };
 
-// Asks for the lines of `bytes` bytes of several targets, to be written.
+// Prefetches the lines of `bytes` bytes of several targets for writing.
 HWY_INLINE void ask_to_write(const Targets& targets, std::size_t first, std::size_t bytes) {
   for (std::size_t t = 0; t < targets.to.size(); ++t)
     for (std::size_t at = first; at < first + bytes; at += kLine)
       __builtin_prefetch(targets.at(t) + at, 1);
 }
 
-// The loop: sources of In, a balanced tree of Op, targets of Out.
+// Runs the loop: combines sources of In as a balanced tree of Op and stores targets of Out.
 template <class In, class Out, std::size_t kSources, class Op>
 HWY_NOINLINE void join(const CombineGroups& g, Op op) {
   using Number = Computed<In>;
@@ -100,7 +99,7 @@ void sum(const CombineGroups& g) {
 template <class T>
 void with_type(const CombineGroups& g) {
   if (g.op == ReduceOp::kSum) return sum<T, T>(g);
-  if constexpr (HWY_TARGET == HWY_SCALAR) {  // where speed does not matter one will do
+  if constexpr (HWY_TARGET == HWY_SCALAR) {  // speed does not matter here
     join<T, T, 2>(g, Any{g.op});
   } else if (g.op == ReduceOp::kProduct) {
     join<T, T, 2>(g, Product());
@@ -121,7 +120,7 @@ void with_narrow(const CombineGroups& g) {
 }
 
 void Combine(const CombineGroups& g) {
-  switch (std::max(g.source, g.target)) {  // the narrow ones are the last
+  switch (std::max(g.source, g.target)) {  // the 16-bit types are the last
     case DType::kFloat32:
       return with_type<float>(g);
     case DType::kFloat64:

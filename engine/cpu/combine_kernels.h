@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The kernels of `combine` (engine/cpu/combine.h), for whole groups (engine/cpu/groups.h). Compiled
-// for each instruction set and chosen as the program runs. A pure function; any thread.
+// The kernels of `combine` (engine/cpu/combine.h) for whole groups (engine/cpu/groups.h). Compiled
+// for each instruction set and chosen at run time. A pure function; thread-safe.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace lockstep::engine::cpu {
 
-// Of `from` and `to` the members of Combination say more. Integers are not scaled; of other
-// operations than sums there are two sources.
+// Describes a call; see Combination. Integers are not scaled. Operations other than sums take two
+// sources.
 struct CombineGroups {
   DType source = DType::kFloat32, target = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  std::array<const std::byte*, kSummedAtOnce> from = {};  // the first elements
+  std::array<const std::byte*, kSummedAtOnce> from = {};  // first elements
   std::size_t sources = 0;
   Targets targets;
   std::size_t groups = 0;

@@ -21,9 +21,9 @@ struct ConvolutionForward {
       : call(library, convolution_plan(spec, rows, data_type<T>()), layout) {}
 };
 
-// 8 rows a thread, for then the activations stay in the second cache; the whole batch where the
-// weights are larger than such a piece, for then adding their gradients would cost more than it
-// saves.
+// Returns 8 rows per thread, so that the activations stay in the L2 cache. If the weights are
+// larger than such a piece, it returns the whole batch, because adding their gradients per piece
+// would cost more than it saves.
 std::size_t rows_of_piece(const ConvolutionSpec& s, int threads) {
   const std::size_t rows = 8 * std::size_t(threads);
   const std::size_t activations = s.inputs() + s.outputs();
@@ -59,7 +59,8 @@ bool Convolutions<T>::lowered(const ConvolutionSpec& s) const {
          lowered_pays(s);
 }
 
-// Of the library's kernels: the weights turned and in its layout, their gradient and its sum.
+// For the library's kernels it counts the rotated weights and the weights in the library's layout,
+// their gradient and its sum.
 template <class T>
 KernelMemory Convolutions<T>::memory(const ConvolutionSpec& s, std::size_t planned) const {
   const int threads = library_.threads();
@@ -89,7 +90,7 @@ void Convolutions<T>::forward(const ConvolutionSpec& s, Rows of, const T* x, con
   }
   const std::size_t inputs = s.inputs(), outputs = s.outputs();
   const std::size_t most = rows_of_piece(s, library_.threads());
-  // Pieces of `piece` rows, then one of what is left.
+  // All pieces have `piece` rows, except for a last one with the remaining rows.
   for (std::size_t row = 0; row < rows;) {
     const std::size_t piece = std::min(most, rows - row);
     ConvolutionForward<T>& entry = forward_.find(

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Convolutions of T (float or BFloat16): by own kernels where these fit and pay and the device was
-// not asked for the direct method, by oneDNN otherwise. Activations lie as NHWC; weights are
-// brought into the layout that the library wants, once a call. A batch goes through in pieces of a
-// few rows, so that the activations of a piece are still in the cache when the next primitive reads
-// them. The gradient of the input is computed as a forward convolution with turned weights where
-// that is faster. The library's fused ReLU gives 0 for a NaN; everything else keeps it. Of bfloat16
-// the gradients of weights and bias are summed as float32 over the batch and rounded once. The
-// replica's computing thread only.
+// Convolutions of T (float or BFloat16), by own kernels if they fit and pay and the direct method
+// was not requested, else by oneDNN. Activations are NHWC; weights are converted to the library's
+// layout once per call. A batch is processed in pieces of a few rows, so that a piece's activations
+// are still in the cache when the next primitive reads them. The gradient of the input is computed
+// as a forward convolution with rotated weights if that is faster. The library's fused ReLU maps
+// NaN to 0; everything else keeps NaN. For bfloat16, the gradients of weights and bias are summed
+// as float32 over the batch and rounded once. Used on the replica's computing thread only.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -26,7 +25,7 @@ struct ConvolutionForward;  // convolution.cpp
 template <class T>
 struct ConvolutionBackward;  // convolution_backward.cpp
 
-// Rows of a piece.
+// Returns the rows of a piece.
 std::size_t rows_of_piece(const ConvolutionSpec& spec, int threads);
 
 template <class T>
@@ -36,16 +35,16 @@ class Convolutions {
   ~Convolutions();
 
   KernelMemory memory(const ConvolutionSpec& spec, std::size_t planned) const;
-  // All pointers but b are there.
+  // Only b may be null.
   void forward(const ConvolutionSpec& spec, Rows rows, const T* x, const T* w, const T* b, T* y);
-  // dx, dw, db may be null; dy is masked in place where the activation asks for it.
+  // dx, dw and db may be null. dy is masked in place if the activation requires it.
   void backward(const ConvolutionSpec& spec, Rows rows, const T* x, const T* y, T* dy, const T* w,
                 T* dx, T* dw, T* db, bool accumulate);
 
   std::size_t held() const { return sums_.bytes(); }
 
-  // Whether a convolution of so many planned rows goes by Winograd's method; in bfloat16 the
-  // gradients do, and the output only where that pays too.
+  // Returns whether a convolution with so many planned rows uses Winograd's method. In bfloat16 the
+  // gradients do; the output does only if that pays too.
   bool winograd(const ConvolutionSpec& spec, std::size_t planned) const;
 
  private:
@@ -60,7 +59,8 @@ class Convolutions {
   Kernels kernels_;
   ShapeCache<ConvolutionSpec, ConvolutionForward<T>> forward_;
   ShapeCache<ConvolutionSpec, ConvolutionBackward<T>> backward_;
-  Buffer sums_;  // of a batch's gradients of weights and bias, where T is not float32
+  // A batch's gradients of weights and bias if T is not float32.
+  Buffer sums_;
 };
 
 }  // namespace lockstep::engine::cpu

@@ -17,8 +17,9 @@ dnnl::primitive_attr user_scratchpad() {
   return attributes;
 }
 
-// Measured with oneDNN 2.6.3: forward kernels run at about 1.8 times the speed of its backward data
-// kernels, but the padding adds products, (h w) / (oh ow) times as many.
+// Returns whether forward with rotated weights is faster. Measured with oneDNN 2.6.3: forward
+// kernels run at about 1.8 times the speed of backward-data kernels, but the padding multiplies the
+// products by (h w) / (oh ow).
 bool pays_to_turn(const ConvolutionSpec& s) {
   return s.stride == 1 && s.padding < s.kernel_height && s.padding < s.kernel_width &&
          2 * s.height * s.width <= 3 * s.output_height() * s.output_width();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The gradients of one convolution of T (float or BFloat16), in pieces of a fixed number of rows.
-// Gradients of weights and bias are float32. Between `begin` and `end` those of the weights are
-// summed in the library's layout, in scratch memory. Not thread-safe.
+// Gradients of weights and bias are float32. Between `begin` and `end`, those of the weights are
+// summed in the library's layout in scratch memory. Not thread-safe.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -28,18 +28,18 @@ struct ConvolutionBackward {
   ConvolutionSpec spec_;
   std::size_t rows_;
   ScratchLayout layout_;
-  std::byte* scratch_ = nullptr;  // from begin to end
+  std::byte* scratch_ = nullptr;  // valid from begin to end
   bool want_weights_ = false;
   std::size_t pieces_ = 0;  // since begin
 
-  // The gradient of the input: `turned_` or `inputs_`, planned when it is first wanted.
+  // The gradient of the input, by `turned_` or `inputs_`; planned when first needed.
   std::optional<ForwardCall> turned_;
   std::size_t turned_at_ = 0;
   Call inputs_;
   Reorder to_inputs_;
   std::size_t inputs_weights_at_ = 0, inputs_pad_at_ = 0;
 
-  // The gradients of weights and bias: of a piece, and their sums.
+  // The gradients of weights and bias of a piece, and their sums.
   Call weights_;
   Reorder from_weights_;
   std::size_t weights_size_ = 0;  // elements in the library's layout

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The shapes of one convolution as oneDNN is told them. `type` is the element type of x, y and w;
-// gradients of weights and bias are always float32, as they are sums. Plain values; any thread.
+// oneDNN descriptors of one convolution. `type` is the element type of x, y and w; gradients of
+// weights and bias are always float32 because they are sums. Plain values; thread-safe.
 #pragma once
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -15,10 +15,10 @@ namespace lockstep::engine::cpu {
 struct ConvolutionPlan {
   dnnl::memory::desc x, y;     // NHWC
   dnnl::memory::desc w_plain;  // [filters, kernel_height, kernel_width, channels]
-  dnnl::memory::desc w_any;    // the layout is the library's choice
+  dnnl::memory::desc w_any;    // layout chosen by the library
   dnnl::memory::desc b;        // empty without a bias
   dnnl::memory::desc dw_plain, dw_any, db;
-  dnnl::memory::dims strides, padding;  // of both sides
+  dnnl::memory::dims strides, padding;  // padding: on both sides
   Activation activation = Activation::kNone;
   std::string name;  // for `implementations`
 };
@@ -26,24 +26,24 @@ struct ConvolutionPlan {
 ConvolutionPlan convolution_plan(const ConvolutionSpec& spec, std::size_t rows,
                                  dnnl::memory::data_type type);
 
-// The convolution whose forward gives the gradient of the input of `spec`, which has stride 1: dy
-// is its input, padded by what the kernel lacks, and its weights are those of `spec` turned by half
-// a circle, with channels and filters exchanged.
+// Returns the convolution whose forward pass gives the gradient of the input of `spec`, which has
+// stride 1. Its input is dy, padded by what the kernel lacks. Its weights are those of `spec`,
+// rotated by 180 degrees, with channels and filters exchanged.
 ConvolutionPlan input_gradient_plan(const ConvolutionSpec& spec, std::size_t rows,
                                     dnnl::memory::data_type type);
 
-// Its weights: turned[c][kh - 1 - ky][kw - 1 - kx][f] = w[f][ky][kx][c].
+// Computes its weights: turned[c][kh - 1 - ky][kw - 1 - kx][f] = w[f][ky][kx][c].
 template <class T>
 void turn_weights(const ConvolutionSpec& spec, const T* w, T* turned);
 
 dnnl::convolution_forward::primitive_desc forward_primitive(const Library& library,
                                                             const ConvolutionPlan& plan);
 
-// A convolution forward with all it needs: turns the weights' layout once, then takes pieces.
+// Runs a forward convolution: converts the weights' layout once, then takes pieces.
 class ForwardCall {
  public:
   ForwardCall(Library& library, const ConvolutionPlan& plan, ScratchLayout& layout);
-  // `scratch`: as laid out at construction.
+  // `scratch` has the layout made at construction.
   void set_weights(Library& library, const void* w, const void* b, std::byte* scratch);
   void run(Library& library, const void* x, void* y);
 

@@ -17,7 +17,7 @@
 namespace lockstep::engine {
 namespace {
 
-// What /proc/cpuinfo calls the processor; nothing where it does not say.
+// Returns the processor's name in /proc/cpuinfo, or "processor" if it has none.
 std::string model_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -27,8 +27,8 @@ std::string model_name() {
   return "processor";
 }
 
-// Raised by every change of an own kernel, or of what is computed by which kernel, that changes
-// bits: checkpoints hold it.
+// The version of the own kernels, stored in checkpoints. Raise it for every change that changes
+// bits, in a kernel or in the choice of kernels.
 constexpr int kOwnKernels = 4;
 
 std::string library_version() {
@@ -36,7 +36,7 @@ std::string library_version() {
   return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
 }
 
-// The widest instructions that oneDNN makes use of, for people.
+// Returns the readable name of the widest instructions that oneDNN uses.
 std::string widest_instructions() {
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
   if ((unsigned(isa) & unsigned(dnnl::cpu_isa::avx512_core)) ==
@@ -61,7 +61,7 @@ class CpuDevice final : public Device {
     constexpr std::string_view kPrefix = "cpu_isa_";
     std::string_view library = dnnl_cpu_isa2str(dnnl_cpu_isa_t(dnnl::get_effective_cpu_isa()));
     if (library.starts_with(kPrefix)) library.remove_prefix(kPrefix.size());
-    // The best of those that the own kernels are compiled for is the first.
+    // The first target is the best one that the own kernels are compiled for.
     const char* const own = hwy::TargetName(hwy::SupportedAndGeneratedTargets().front());
     return fmt::format("{} ({}) and {} (own kernels {})", library, library_version(), own,
                        kOwnKernels);

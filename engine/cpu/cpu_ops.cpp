@@ -19,11 +19,11 @@
 namespace lockstep::engine::cpu {
 namespace {
 
-// Numbers as float32, for kernels that have no other: those of float32 where they are, others in
-// memory of their own, from which they are stored again.
+// Gives numbers as float32 to kernels that have no other type. float32 numbers stay in place;
+// others are converted to a separate buffer and back.
 class Widened {
  public:
-  // `memory` from `at` on.
+  // Uses `memory` from index `at` on, for bfloat16 numbers.
   Widened(float* numbers, float*, std::size_t) : numbers_(numbers) {}
   Widened(BFloat16* numbers, float* memory, std::size_t at)
       : narrow_(numbers), numbers_(numbers == nullptr ? nullptr : memory + at) {}
@@ -41,7 +41,7 @@ class Widened {
   float* numbers_ = nullptr;
 };
 
-// The elements of the rows in use, after a look whether all operands are alike.
+// Returns the number of elements in use. Checks that all operands have the same type and columns.
 std::size_t elements_in_use(DType type, const StepState* state,
                             std::initializer_list<Tensor> batches) {
   const std::size_t columns = batches.begin()->columns();

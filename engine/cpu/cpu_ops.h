@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The kernels of cpu:0 for one replica, float32 or bfloat16: looks at the operands and hands them
-// to the files beside this one. With bfloat16 all tensors of layers are of it (activations,
-// weights, and the gradients of both); sums and statistics are float32 or wider and are rounded
-// once, to the nearest, as they are stored. Where a gradient is added to what is there, the sum of
-// both is rounded. The replica's computing thread, but for `reduce`.
+// The kernels of cpu:0 for one replica, float32 or bfloat16. They check the operands and pass them
+// to the files beside this one. With bfloat16, all tensors of layers have that type (activations,
+// weights, and the gradients of both). Sums and statistics are float32 or wider and are rounded
+// once, to the nearest, when they are stored. If a gradient is accumulated, the total is rounded.
+// Used on the replica's computing thread, except for `reduce`.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,11 +20,11 @@
 
 namespace lockstep::engine::cpu {
 
-// What the kernels of both element types can tell of themselves.
+// Gives information about the kernels of either element type.
 class CpuKernels : public Ops {
  public:
   virtual std::span<const std::string> implementations() const = 0;
-  virtual std::size_t held() const = 0;  // bytes by now
+  virtual std::size_t held() const = 0;  // current bytes
 };
 
 template <class T>
@@ -106,7 +106,7 @@ class CpuOps final : public CpuKernels {
  private:
   static constexpr DType kType = dtype_of<T>();
   static T* of(const Tensor& tensor) { return tensor.as<T>(); }
-  // Scratch for so many numbers as float32; none where T is that.
+  // Returns scratch for `count` float32 numbers; null if T is float32.
   float* wide(std::size_t count) {
     if (std::is_same_v<T, float>) return nullptr;
     return reinterpret_cast<float*>(library_.scratch(count * sizeof(float)));

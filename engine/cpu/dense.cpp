@@ -18,19 +18,19 @@ using Dim = memory::dim;
 constexpr std::size_t kFewRows = 24;
 constexpr std::size_t kWideWeights = std::size_t{4} << 20;
 
-// A row-major matrix, or the transpose of one.
+// Describes a row-major matrix, or the transpose of one.
 memory::desc matrix(memory::data_type type, std::size_t rows, std::size_t columns,
                     bool turned = false) {
   const memory::dims strides = turned ? memory::dims{1, Dim(rows)} : memory::dims{Dim(columns), 1};
   return {{Dim(rows), Dim(columns)}, type, strides};
 }
 
-// What comes after the products are summed.
+// Describes what follows the sum of the products.
 struct Ending {
-  bool bias = false, add = false;  // add: to what is there
+  bool bias = false, add = false;  // add: to the output
 };
 
-// c = a b, made at the first call and kept.
+// Computes c = a b. The primitive is made at the first call and kept.
 class LibraryProduct {
  public:
   LibraryProduct(std::string name, const memory::desc& a, const memory::desc& b,
@@ -76,14 +76,14 @@ class LibraryProduct {
   Call call_;
 };
 
-// Scratch of the own kernel.
+// Returns the scratch of the own kernel in floats.
 std::size_t product_floats(const Product& product, int threads) {
   return whole_lines(product.packed()) + std::size_t(threads) * Product::panel();
 }
 
 }  // namespace
 
-// y = x w', dx = dy w, dw = dy' x.
+// Holds the products y = x w', dx = dy w and dw = dy' x.
 struct DenseCalls {
   LibraryProduct forward, of_inputs, of_weights, more_of_weights;
   DenseCalls(const DenseSpec& s, std::size_t rows, memory::data_type t, const std::string& name)
@@ -112,8 +112,9 @@ DenseCalls& DenseLayers<T>::calls(const DenseSpec& s, std::size_t rows) {
   });
 }
 
-// The own kernel packs dy, and reads x or w once: that pays where a batch has rows enough to share
-// the cost, and where what it reads or writes once does not stay in the caches.
+// Returns whether to use the own kernel. It packs dy and reads x or w once. That pays if a batch
+// has enough rows to amortize packing and if the data that it touches once do not stay in the
+// caches.
 template <class T>
 bool DenseLayers<T>::own(const DenseSpec& s, std::size_t planned) const {
   return std::is_same_v<T, float> && kernels_ != Kernels::kDirect && planned >= kFewRows &&
@@ -129,7 +130,7 @@ KernelMemory DenseLayers<T>::memory(const DenseSpec& s, std::size_t planned) con
   return {.scratch = floats * sizeof(float)};
 }
 
-// By the own kernel: a is packed by all threads, then each has columns of its own.
+// Multiplies by the own kernel: all threads pack a, then each computes its own columns.
 template <class T>
 void DenseLayers<T>::multiply(const Product& product) {
   const int threads = library_.threads();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Dense layers, weights in their plain layout: nothing is reordered. Products of matrices are
-// oneDNN's, but for the gradients of wide layers of float32, which are the own kernel's
-// (product_kernels.h). Of bfloat16 the products are summed as float32 and rounded once.
-// The bias is part of the product; ReLU is not, since the library's gives 0 for a NaN. What a
-// product needs besides lies in the library's scratch memory, so a steady step allocates nothing
-// large. The replica's computing thread only.
+// Dense layers with weights in their plain layout; nothing is reordered. oneDNN computes the matrix
+// products, except for the gradients of wide float32 layers, which the own kernel computes
+// (product_kernels.h). For bfloat16, products are summed as float32 and rounded once. The bias is
+// part of the product; ReLU is not, because the library's ReLU maps NaN to 0. Temporary data lies
+// in the library's scratch memory, so a steady step makes no large allocations. Used on the
+// replica's computing thread only.
 #pragma once
 #include <cstddef>
 
@@ -22,12 +22,12 @@ struct DenseCalls;  // dense.cpp
 template <class T>  // float or BFloat16
 class DenseLayers {
  public:
-  // `kernels`: kDirect leaves the own one out.
+  // Takes a library and `kernels`; kDirect disables the own kernel.
   DenseLayers(Library& library, Kernels kernels);
   ~DenseLayers();
   KernelMemory memory(const DenseSpec& spec, std::size_t planned) const;
   void forward(const DenseSpec& spec, std::size_t rows, const T* x, const T* w, const T* b, T* y);
-  // dx, dw, db may be null; dy is masked in place where the activation asks for it.
+  // dx, dw and db may be null. dy is masked in place if the activation requires it.
   void backward(const DenseSpec& spec, Rows rows, const T* x, const T* y, T* dy, const T* w, T* dx,
                 T* dw, T* db, bool accumulate);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kColumnStrip = 256;  // columns that are summed at a time
 
-// to = the sum of the rows that an example picks.
+// Stores the sum of the rows that an example selects in `to`.
 void sum_table_rows(const EmbeddingSpec& spec, const std::uint32_t* places, const float* w,
                     float* to) {
   std::copy_n(w + places[0] * spec.columns, spec.columns, to);
@@ -36,7 +36,7 @@ void sum_table_rows(const EmbeddingSpec& spec, const std::uint32_t* places, cons
   }
 }
 
-// Adds the gradients of the examples to the rows that they picked.
+// Adds the gradients of the examples to the rows that they selected.
 void add_gradients(Library&, const EmbeddingSpec& spec, std::size_t rows,
                    const std::uint32_t* places, const float* dy, float* dw) {
   for (std::size_t r = 0; r < rows; ++r) {
@@ -47,7 +47,7 @@ void add_gradients(Library&, const EmbeddingSpec& spec, std::size_t rows,
   }
 }
 
-// All of one row of the table, one behind the other, and then rounded.
+// Adds all gradients of one row of the table consecutively, then rounds.
 void add_gradients(Library& library, const EmbeddingSpec& spec, std::size_t rows,
                    const std::uint32_t* places, const BFloat16* dy, BFloat16* dw) {
   const std::size_t picks = rows * spec.fields;

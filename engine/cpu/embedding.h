@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Rows of a table of T (float or BFloat16), picked and put back; ops.h says what they compute.
-// Forward shares the examples among `threads`. Backward fills with zeros on all of them, then adds
-// on the calling one: a few additions for each number of dy, in the order of the examples, and a
-// table of millions of rows costs its zeros. Of bfloat16 each row is summed as float32 and rounded
-// once: the places are sorted for that, in the library's scratch. The replica's computing thread.
+// Embeddings with tables of T (float or BFloat16); engine/ops/ops.h defines them. Forward divides
+// the examples among `threads`. Backward writes zeros on all threads, then adds on the calling one:
+// a few additions per number of dy, in the order of the examples. For a table of millions of rows
+// the zeros dominate. For bfloat16 each row is summed as float32 and rounded once; for that the
+// places are sorted in the library's scratch. Used on the replica's computing thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>

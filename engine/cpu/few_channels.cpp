@@ -25,7 +25,7 @@ FewChannelsShape few_channels_shape(const ConvolutionSpec& s) {
           !std::is_same_v<T, float>};
 }
 
-// Sums of products, then those of the bias.
+// Returns the number of sums of products; those of the bias follow them.
 std::size_t sums(const FewChannelsShape& shape) {
   return shape.groups() * FewChannelsShape::kGroup * shape.filters;
 }

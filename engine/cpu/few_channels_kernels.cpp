@@ -17,11 +17,11 @@ namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
 constexpr std::size_t kGroup = FewChannelsShape::kGroup;
-constexpr std::size_t kPixels = 6;                        // outputs side by side
-constexpr std::size_t kManyPixels = 13;                   // where there are registers for them
-constexpr std::size_t kVectors = kManyRegisters ? 2 : 1;  // of filters at once
+constexpr std::size_t kPixels = 6;                        // adjacent outputs
+constexpr std::size_t kManyPixels = 13;                   // if there are enough registers
+constexpr std::size_t kVectors = kManyRegisters ? 2 : 1;  // vectors of filters at once
 
-// The image with zeros around it: itself, or a copy whose frame is zero already.
+// Returns the image padded with zeros: the image itself, or a copy whose frame is already zero.
 inline HWY_NOINLINE const float* padded(const FewChannelsShape& s, const float* image,
                                         float* memory) {
   if (s.padding == 0) return image;
@@ -46,7 +46,7 @@ inline HWY_NOINLINE const float* padded(const FewChannelsShape& s, const BFloat1
   return memory;
 }
 
-// P neighbouring outputs of V vectors of filters.
+// Computes P adjacent outputs of V vectors of filters.
 template <std::size_t P, std::size_t V, class T>
 HWY_INLINE void outputs(const FewChannelsShape& s, const float* x, const float* w, const T* bias,
                         T* y) {
@@ -85,7 +85,8 @@ HWY_INLINE void outputs(const FewChannelsShape& s, const float* x, const float* 
   }
 }
 
-// V vectors of filters of one row of outputs; the last group of pixels may meet the one before it.
+// Computes one row of outputs for V vectors of filters. The last group of pixels may overlap the
+// one before it.
 template <std::size_t V, class T>
 HWY_INLINE void output_row(const FewChannelsShape& s, const float* x, const float* w, const T* bias,
                            T* y) {
@@ -129,7 +130,8 @@ HWY_INLINE void forward(const FewChannelsShape& s, std::size_t images, const T* 
   }
 }
 
-// One group of products of V vectors of filters, over an image. With `bias`, its sums too.
+// Sums one group of products of V vectors of filters over an image. Adds the sums of the bias
+// unless `bias` is null.
 template <std::size_t V, class T>
 HWY_INLINE void group_sums(const FewChannelsShape& s, const float* x, const std::size_t* offsets,
                            const T* y, const T* dy, float* sums, float* bias) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Own kernels for convolutions of few input channels, as the first layer of a network has them: the
-// direct method with the filters in the lanes of vectors. Any kernel, stride and padding; filters
-// are multiples of 16. Images NHWC, of float or BFloat16; weights and sums float32. Compiled for
-// each instruction set and chosen as the program runs. Pure functions; any thread.
+// Own kernels for convolutions with few input channels, as in the first layer of a network: the
+// direct method with the filters in the lanes of vectors. They take any kernel, stride and padding;
+// filters are multiples of 16. Images are NHWC, of float or BFloat16; weights and sums are float32.
+// Compiled for each instruction set and chosen at run time. Pure functions; thread-safe.
 #pragma once
 #include <cstddef>
 
@@ -11,13 +11,13 @@
 namespace lockstep::engine::cpu {
 
 struct FewChannelsShape {
-  std::size_t height = 0, width = 0, channels = 0;  // of the input
+  std::size_t height = 0, width = 0, channels = 0;  // input size
   std::size_t filters = 0;
   std::size_t kernel_height = 1, kernel_width = 1, stride = 1, padding = 0;
   bool relu = false;
-  bool narrow = false;  // images of bfloat16: the input is widened first
+  bool narrow = false;  // bfloat16 images, whose input is widened first
 
-  static constexpr std::size_t kGroup = 9;  // products of a pixel that are summed side by side
+  static constexpr std::size_t kGroup = 9;  // products of a pixel summed together
 
   std::size_t output_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
   std::size_t output_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
@@ -27,7 +27,7 @@ struct FewChannelsShape {
   std::size_t groups() const { return (depth() + kGroup - 1) / kGroup; }
   std::size_t padded_width() const { return width + 2 * padding; }
   std::size_t padded_image() const { return (height + 2 * padding) * padded_width() * channels; }
-  // Where product k of a window begins, from the window's first input.
+  // Returns where product k of a window begins, relative to the window's first input.
   std::size_t offset(std::size_t k) const {
     const std::size_t row = kernel_width * channels;
     return k / row * padded_width() * channels + k % row;
@@ -37,13 +37,13 @@ struct FewChannelsShape {
   }
 };
 
-// y = relu(x * w + bias); w as [depth, filters], `bias` may be null.
+// Computes y = relu(x * w + bias), with w as [depth, filters]; `bias` may be null.
 template <class T>
 void few_channels_forward(const FewChannelsShape& shape, std::size_t images, const T* x,
                           const float* w, const T* bias, T* y, float* scratch);
 
-// Adds to `sums`, [groups * kGroup, filters], and to `bias` where it is not null; what the rows of
-// the sums beyond `depth` hold does not matter. `y` of forward is read where `relu`.
+// Adds to `sums`, [groups * kGroup, filters], and to `bias` unless it is null. Rows of `sums`
+// beyond `depth` have unspecified contents. Reads forward's `y` if `relu`.
 template <class T>
 void few_channels_gradient(const FewChannelsShape& shape, std::size_t images, const T* x,
                            const T* y, const T* dy, float* sums, float* bias, float* scratch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Plain loops, which the compiler turns into vectors of each instruction set. Every operation on
-// floating point numbers here is exact, but for those that the header calls a rounding.
+// Plain loops that the compiler vectorizes for each instruction set. All floating-point operations
+// here are exact, except for the roundings that the header names.
 #include "engine/ops/fixed_point.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,7 +22,8 @@ namespace HWY_NAMESPACE {
 template <class T>
 constexpr bool kNarrow = sizeof(T) == 2;
 
-// The words of a type, and that of its infinity: finite numbers are below it, without their signs.
+// Names the integer type with the size of T. Finite numbers without their sign are below the word
+// of infinity.
 template <class T>
 using Word = std::conditional_t<sizeof(T) == 8, std::int64_t,
                                 std::conditional_t<sizeof(T) == 4, std::int32_t, std::int16_t>>;
@@ -59,8 +60,8 @@ FixedExtent extent(const T* x, std::size_t count) {
   return found;
 }
 
-// Times 2^exponent, which as one factor might be no number; exact where the product is a number
-// that is not below 2^-1022, and where it is below 2^-64 the rest does not matter.
+// Multiplies by 2^exponent, in two factors because a single one might not be representable. The
+// product is exact if it is finite and not below 2^-1022; below 2^-64 its error does not matter.
 class Shift {
  public:
   explicit Shift(int exponent)
@@ -84,8 +85,8 @@ void to_limbs(const T* x, std::size_t count, FixedGrid grid, std::int64_t* whole
   }
 }
 
-// As a double, rounded so that what any number of fewer digits is made of it is as if it were made
-// of the number itself: where digits are cut off, the last one that is left is odd.
+// Returns the number as a double, rounded to odd: if digits are cut off, the last remaining one is
+// odd. Rounding the result to fewer digits then equals rounding the number itself.
 HWY_INLINE double odd(std::int64_t number) {
   constexpr std::int64_t kExact = std::int64_t(1) << 53;
   const std::int64_t cut = (number >> 10) | std::int64_t((number & 1023) != 0);
@@ -115,8 +116,8 @@ void from_limb(const std::int64_t* whole, std::size_t count, FixedGrid grid, dou
   }
 }
 
-// Both limbs are one number of 128 bits, which a double is the nearest of. Where its steps are
-// finer than the smallest double it is a multiple of that, so that the shift rounds nothing.
+// Both limbs form one 128-bit number, which is rounded to the nearest double. If its steps are
+// finer than the smallest double, it is a multiple of that double, so the shift does not round.
 void from_two_limbs(const std::int64_t* whole, const std::int64_t* rest, std::size_t count,
                     FixedGrid grid, double scale, double* y) {
   __extension__ using Wide = __int128;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Four vectors at a time, once for each instruction set (Highway's include idiom): loads, balanced
-// trees, stores into all targets. Whether these go past the caches is a branch: two loops would
+// Operations on four vectors at a time, once per instruction set (Highway's include idiom): loads,
+// balanced trees, stores to all targets. Non-temporal stores are a branch, because two loops would
 // take twice as long to compile.
 #if defined(LOCKSTEP_ENGINE_CPU_GROUPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_ENGINE_CPU_GROUPS_INL_H_
@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of numbers as they are computed; four such vectors divide a group.
+// Names vectors of numbers in the type of computation; four of them divide a group.
 template <class Number>
 using GroupLanes = hn::CappedTag<Number, kLine / sizeof(Number)>;
 
@@ -27,7 +27,7 @@ struct Four {
   hn::Vec<D> a, b, c, e;
 };
 
-// Elements i, i + 1, ... of `from`.
+// Loads elements i, i + 1, ... of `from`.
 template <class D, class T>
 HWY_INLINE Four<D> load_four(D d, const T* from, std::size_t i) {
   constexpr std::size_t kWidth = hn::MaxLanes(D());
@@ -36,7 +36,7 @@ HWY_INLINE Four<D> load_four(D d, const T* from, std::size_t i) {
           load(d, from + 3 * kWidth)};
 }
 
-// Op joins two vectors.
+// Combines vectors pairwise by `op`.
 template <class D, class Op>
 HWY_INLINE Four<D> join_four(D d, Op op, const Four<D>& x, const Four<D>& y) {
   return {op(d, x.a, y.a), op(d, x.b, y.b), op(d, x.c, y.c), op(d, x.e, y.e)};
@@ -56,7 +56,7 @@ struct Product {
   }
 };
 
-// The balanced tree over elements i, i + 1, ... of `from`.
+// Returns the balanced tree over elements i, i + 1, ... of `from`.
 template <std::size_t kSources, class D, class Op, class In>
 HWY_INLINE Four<D> tree_of_four(D d, Op op, const In* const* from, std::size_t i) {
   if constexpr (kSources == 1) {
@@ -68,8 +68,8 @@ HWY_INLINE Four<D> tree_of_four(D d, Op op, const In* const* from, std::size_t i
   }
 }
 
-// All vectors, one behind the other, into all targets, of which there are some, `at` bytes from
-// where these begin. kOwn: one of them may be targets.own.
+// Stores all vectors, one after the other, to every target, `at` bytes from its beginning. There is
+// at least one target. kOwn: one of them may be targets.own.
 template <bool kOwn, class D, class... V>
 HWY_INLINE void store_all(D d, const Targets& targets, std::size_t at, V... vectors) {
   using Element = hn::TFromD<D>;
@@ -84,7 +84,7 @@ HWY_INLINE void store_all(D d, const Targets& targets, std::size_t at, V... vect
   } while (++t < targets.to.size());
 }
 
-// As elements i, i + 1, ... of T.
+// Stores x as elements i, i + 1, ... of T.
 template <class T, bool kOwn, class D>
 HWY_INLINE void store_four(D d, const Four<D>& x, const Targets& targets, std::size_t i) {
   if constexpr (!kNarrow<T>) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What `combine` and `update` share. Their kernels take groups of numbers: as many as fill four of
-// the widest vectors, so that as many loads are under way as the core can wait for, and so that
-// there is one loop and nothing beside it. What is less than a group, before the first border of a
-// cache line and at the end, goes through a group in local memory. Plain data.
+// Definitions shared by `combine` and `update`. Their kernels take groups of numbers that fill four
+// of the widest vectors: this keeps as many loads in flight as the core supports and needs a single
+// loop. The elements before the first cache-line border and after the last whole group go through a
+// group in local memory. Plain data.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace lockstep::engine::cpu {
 
-inline constexpr std::size_t kLine = 64, kGroupBytes = 4 * kLine;  // as the numbers are computed
+// Bytes of a cache line and of a group. Groups count numbers in the type of computation.
+inline constexpr std::size_t kLine = 64, kGroupBytes = 4 * kLine;
 
 struct alignas(kLine) LocalGroup {
   std::byte bytes[kGroupBytes];
@@ -19,14 +20,15 @@ struct alignas(kLine) LocalGroup {
 
 struct Targets {
   std::span<std::byte* const> to;
-  std::size_t first = 0;           // bytes in each before the elements that are stored
-  const std::byte* own = nullptr;  // the one whose lines are in the caches, if any: its element
-  bool stream = false;             // store past the caches, but for `own`
+  std::size_t first = 0;           // bytes before the stored elements
+  const std::byte* own = nullptr;  // first element of the cached target, if any
+  bool stream = false;             // non-temporal stores, except for `own`
   std::byte* at(std::size_t t) const { return to[t] + first; }
 };
 
-// So many elements of `size` bytes before all targets but `own` reach the border of a cache line,
-// which may be none; nothing where there are none, or where they reach it at different elements.
+// Returns how many elements of `size` bytes precede the next border of a cache line in all targets
+// except `own`; possibly 0. Returns nothing if there are no such targets or they reach the border
+// at different elements.
 inline std::optional<std::size_t> elements_to_border(const Targets& targets, std::size_t size) {
   std::optional<std::size_t> found;
   for (std::size_t t = 0; t < targets.to.size(); ++t) {

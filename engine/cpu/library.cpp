@@ -40,7 +40,7 @@ Call::Call(Library& library, dnnl::primitive primitive,
 
 void Call::set(int operand, const void* data) {
   const auto found = operands_.find(operand);
-  // The library's handles are not const; it writes only to the operands that a primitive computes.
+  // The library's handles are not const, but a primitive writes only to its outputs.
   if (found != operands_.end()) found->second.set_data_handle(const_cast<void*>(data));
 }
 

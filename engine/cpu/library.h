@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What one replica's kernels share of oneDNN: engine, stream, number of threads, and the memory
-// that a primitive needs while it runs. That memory grows when a primitive is made, never in a
-// steady step. The replica's computing thread only.
+// The oneDNN state that one replica's kernels share: engine, stream, number of threads, and scratch
+// memory for running primitives. The scratch grows when a primitive is made, never in a steady
+// step. Used on the replica's computing thread only.
 #pragma once
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -22,14 +22,14 @@ class Library {
  public:
   explicit Library(int threads);
 
-  // Says to OpenMP how many threads the calling thread may use from now on: the setting belongs to
-  // a thread, so each kernel says it again.
+  // Sets OpenMP's number of threads for the calling thread. The setting belongs to a thread, so
+  // each kernel calls this.
   void enter() const;
   int threads() const { return threads_; }
   const dnnl::engine& engine() const { return engine_; }
   dnnl::stream& stream() { return stream_; }
 
-  // At least so many bytes, aligned to 64; what it held is lost when it grows.
+  // Returns at least `bytes` bytes, aligned to 64. The contents are lost when the scratch grows.
   std::byte* scratch(std::size_t bytes);
   std::size_t held() const { return scratch_.bytes(); }
 
@@ -44,13 +44,13 @@ class Library {
   std::vector<std::string> names_;
 };
 
-// The library's name for an element type.
+// Returns the library's name of an element type.
 template <class T>
 constexpr dnnl::memory::data_type data_type() {
   return std::is_same_v<T, float> ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
 }
 
-// Calls `body`; an error of oneDNN becomes Error(kDevice).
+// Calls `body` and converts an error of oneDNN to Error(kDevice).
 template <class Body>
 decltype(auto) guarded(std::string_view what, Body body) {
   try {
@@ -60,7 +60,8 @@ decltype(auto) guarded(std::string_view what, Body body) {
   }
 }
 
-// A primitive with its operands, whose addresses are set before each run. Made once for a shape.
+// Holds a primitive, made once per shape, and its operands, whose addresses are set before each
+// run.
 class Call {
  public:
   Call() = default;
@@ -76,7 +77,7 @@ class Call {
   std::unordered_map<int, dnnl::memory> operands_;
 };
 
-// A copy from one layout to another; knows when both are the same.
+// Copies from one layout to another.
 class Reorder {
  public:
   Reorder() = default;
@@ -87,12 +88,12 @@ class Reorder {
   Call call_;
 };
 
-// A number of floats, rounded up to whole lines of a cache.
+// Returns a number of floats rounded up to whole cache lines.
 constexpr std::size_t whole_lines(std::size_t floats) {
   return (floats + 15) / 16 * 16;
 }
 
-// Sizes in scratch memory, laid behind each other.
+// Places parts one after the other in scratch memory.
 class ScratchLayout {
  public:
   std::size_t place(std::size_t bytes) {

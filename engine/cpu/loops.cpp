@@ -19,7 +19,7 @@ Values values(float* data, std::size_t count) {
 
 }  // namespace
 
-// ivdep: element i of an output depends on element i of the inputs alone, the same memory or not.
+// ivdep is valid: element i of an output depends only on element i of the inputs, aliased or not.
 void relu(const float* x, float* y, std::size_t count) {
 #pragma GCC ivdep
   for (std::size_t i = 0; i < count; ++i) y[i] = x[i] < 0 ? 0.0f : x[i];

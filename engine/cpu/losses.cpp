@@ -22,7 +22,7 @@ std::size_t first_largest(const float* numbers, std::size_t count) {
   return best;
 }
 
-// powers = exp(logits - largest); gives their sum. `powers` may be `logits`.
+// Computes powers = exp(logits - largest) and returns their sum. `powers` may alias `logits`.
 double exponentials(const float* logits, std::size_t count, float largest, float* powers) {
   Row to(powers, Eigen::Index(count));
   to = (ConstRow(logits, Eigen::Index(count)) - largest).exp();
@@ -31,7 +31,7 @@ double exponentials(const float* logits, std::size_t count, float largest, float
   return sum;
 }
 
-// The same sum without keeping the powers.
+// Returns the same sum without keeping the powers.
 double sum_of_exponentials(const float* logits, std::size_t count, float largest) {
   std::array<float, 64> powers;
   double sum = 0;
@@ -61,7 +61,7 @@ void softmax(std::size_t rows, std::size_t classes, const float* logits, float* 
 void softmax_cross_entropy(std::size_t rows, std::size_t classes, double smoothing,
                            const float* logits, const float* target, const std::int64_t* ids,
                            double weight, float* dlogits, double* losses, double* correct) {
-  const double spread = smoothing / double(classes);  // each class's part of what is smoothed
+  const double spread = smoothing / double(classes);  // smoothed label of each class
   for (std::size_t r = 0; r < rows; ++r) {
     const float* from = logits + r * classes;
     const std::size_t wanted = class_of(target[r], classes, r, ids);

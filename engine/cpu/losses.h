@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Losses over float32 rows; sums of a row are double. ops.h says what they compute. Any thread.
+// Losses over float32 rows; sums of a row are double. engine/ops/ops.h defines them. Thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +8,8 @@ namespace lockstep::engine::cpu {
 
 void softmax(std::size_t rows, std::size_t classes, const float* logits, float* probabilities);
 
-// `weight` multiplies the gradient; ids, dlogits, losses and correct may be null. Throws
-// Error(kInvalid) where a target is no class.
+// Multiplies the gradient by `weight`; ids, dlogits, losses and correct may be null. Throws
+// Error(kInvalid) if a target is not a class.
 void softmax_cross_entropy(std::size_t rows, std::size_t classes, double smoothing,
                            const float* logits, const float* target, const std::int64_t* ids,
                            double weight, float* dlogits, double* losses, double* correct);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the kernels of lowered convolutions share, once for each instruction set (Highway's include
-// idiom): panels, tables of rows, and the product of a strip of rows and a panel.
+// Definitions shared by the kernels of lowered convolutions, once per instruction set (Highway's
+// include idiom): panels, tables of rows, and the product of a strip of rows and a panel.
 #if defined(LOCKSTEP_ENGINE_CPU_LOWERED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_ENGINE_CPU_LOWERED_INL_H_
 #undef LOCKSTEP_ENGINE_CPU_LOWERED_INL_H_
@@ -24,14 +24,14 @@ constexpr std::size_t kStrip = LoweredShape::kStrip;
 static_assert(LoweredShape::kColumns >= kPanel * kWidth);
 static_assert(LoweredShape::kGroup % kWidth == 0);
 
-// `count` products in equal parts of at most `most`, in multiples of 16.
+// Returns the size of equal parts of `count` products: at most `most`, in multiples of 16.
 HWY_INLINE std::size_t equal_parts(std::size_t count, std::size_t most) {
   const std::size_t parts = std::max<std::size_t>((count + most - 1) / most, 1);
   return std::max<std::size_t>(((count + parts - 1) / parts + 15) / 16 * 16, 16);
 }
 
-// Where the pixels of x lie that tap `tap` of output pixels [first, first + count) meets; `outside`
-// for those in the padding. Pixels count through all images.
+// Stores the addresses of the pixels of x that tap `tap` of output pixels [first, first + count)
+// reads; `outside` for those in the padding. Pixels are numbered through all images.
 template <class Float>
 HWY_INLINE void tap_rows(const LoweredShape& s, Float* x, Float* outside, std::size_t tap,
                          std::size_t first, std::size_t count, Float** rows) {
@@ -40,7 +40,7 @@ HWY_INLINE void tap_rows(const LoweredShape& s, Float* x, Float* outside, std::s
   std::size_t down = in_image / s.output_width(), across = in_image % s.output_width();
   Float* image = x + first / s.pixels() * s.inputs();
   for (std::size_t r = 0; r < count; ++r) {
-    // Below zero in the padding: then larger than any height.
+    // In the padding, negative differences wrap and exceed any height and width.
     const std::size_t i = down * s.stride + tap_down - s.padding;
     const std::size_t j = across * s.stride + tap_across - s.padding;
     rows[r] = i < s.height && j < s.width ? image + (i * s.width + j) * s.channels : outside;
@@ -52,11 +52,11 @@ HWY_INLINE void tap_rows(const LoweredShape& s, Float* x, Float* outside, std::s
   }
 }
 
-// What becomes of the sums of a tile.
+// Describes how the sums of a tile are stored.
 struct Ending {
-  bool add = false, stream = false;  // to what is there; past the caches
+  bool add = false, stream = false;  // add: to the output; stream: non-temporal stores
   bool relu = false;
-  const float* bias = nullptr;  // of the first column
+  const float* bias = nullptr;  // bias of the first column
 };
 
 template <std::size_t R, std::size_t V>
@@ -79,9 +79,9 @@ HWY_INLINE void end_tile(Vector (&sums)[R][V], float* const* c, std::size_t colu
   }
 }
 
-// R rows of c at `column`, V vectors wide: sums over `depth` products of rows of a, from element k
-// on, and the panel. Asks for the next kStrip rows of a where `next` says that they are there: the
-// memory works while the core multiplies.
+// Computes R rows of c at `column`, V vectors wide, as sums over `depth` products of the panel and
+// rows of a from element k on. If `next` says that they exist, it prefetches the next kStrip rows
+// of a while the core multiplies.
 template <std::size_t R, std::size_t V>
 HWY_NOINLINE void tile(const float* const* a, std::size_t k, const float* panel, std::size_t depth,
                        float* const* c, std::size_t column, const Ending& ending, bool next) {
@@ -108,7 +108,7 @@ HWY_NOINLINE void tile(const float* const* a, std::size_t k, const float* panel,
       for (std::size_t j = 0; j < V; ++j) sums[i][j] = hn::MulAdd(factor, b[j], sums[i][j]);
     }
   };
-  for (std::size_t p = 0; p < depth; p += kLine) {  // depths are multiples of it
+  for (std::size_t p = 0; p < depth; p += kLine) {  // depths are multiples of kLine
     if (next) {
       HWY_UNROLL(6)
       for (std::size_t i = 0; i < kStrip; ++i) __builtin_prefetch(a[kStrip + i] + k + p);
@@ -118,7 +118,7 @@ HWY_NOINLINE void tile(const float* const* a, std::size_t k, const float* panel,
   end_tile<R, V>(sums, c, column, ending);
 }
 
-// All `count` rows, strip by strip; of a there are `more` rows behind them.
+// Computes all `count` rows, strip by strip. `more` rows of a follow them.
 template <std::size_t V>
 HWY_INLINE void strips(const float* const* a, std::size_t count, std::size_t more, std::size_t k,
                        const float* panel, std::size_t depth, float* const* c, std::size_t column,

@@ -16,8 +16,8 @@ LoweredShape lowered_shape(const ConvolutionSpec& s) {
           s.stride,  s.padding,       s.activation == Activation::kRelu};
 }
 
-// The weights as the kernels read them; for backward the sums of all threads but the first, which
-// has dw itself; then a part for each thread.
+// Returns the floats of scratch: the weights in the kernels' layout; for backward, also the sums of
+// all threads except the first, which uses dw; then a part per thread.
 std::size_t forward_floats(const LoweredShape& shape, int threads) {
   return shape.weights() + std::size_t(threads) * whole_lines(shape.forward_scratch());
 }
@@ -35,9 +35,9 @@ bool lowered_fits(const ConvolutionSpec& s) {
   return s.channels % 16 == 0 && s.filters % 16 == 0;
 }
 
-// The library's kernels leave out the products with padding, and keep their sums in registers for
-// all taps: they win where few channels share the cost of a row. With stride 1 they win at all
-// windows but that of one pixel; with more, only where there are few channels or filters.
+// The library's kernels skip products with padding and keep their sums in registers for all taps.
+// They win if few channels share the cost of a row. With stride 1 they win for all windows except
+// one pixel; with larger strides only if there are few channels or filters.
 bool lowered_pays(const ConvolutionSpec& s) {
   if (s.kernel_height * s.kernel_width == 1) return s.channels + s.filters >= 64;
   return s.stride > 1 && std::min(s.channels, s.filters) >= 128;
@@ -75,7 +75,7 @@ void lowered_backward(Library& library, const ConvolutionSpec& s, std::size_t ro
   const LoweredShape shape = lowered_shape(s);
   const int threads = library.threads();
   float* const weights = scratch_floats(library, backward_floats(shape, threads));
-  float* const sums = weights;  // of thread 1 at weights + shape.weights()
+  float* const sums = weights;  // thread 1's at weights + shape.weights()
   float* const parts = weights + std::size_t(threads) * shape.weights();
   if (dx != nullptr) {
     share_rows(threads, shape.groups(), [&](int, std::size_t first, std::size_t count) {

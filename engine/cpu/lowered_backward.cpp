@@ -13,17 +13,17 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
-// Lines that a tile asks for, one with each product.
+// Names lines that a tile prefetches, one with each product.
 struct Ahead {
   const float* from = nullptr;
   std::size_t lines = 0;
 };
 constexpr std::size_t kLine = 16;
 
-constexpr std::size_t kFewFloats = std::size_t{192} << 10;  // of two blocks, in the second cache
+constexpr std::size_t kFewFloats = std::size_t{192} << 10;  // size of two blocks in the L2 cache
 
-// What comes after a block, dy and then x, shared among the tiles of the block: the memory works
-// while the core multiplies.
+// Divides the data of the next block, dy and then x, among the tiles of the current one, which
+// prefetch them while the core multiplies.
 class NextBlock {
  public:
   NextBlock(const float* dy, std::size_t dy_lines, const float* x, std::size_t x_lines,
@@ -44,13 +44,14 @@ class NextBlock {
   std::size_t share_;
 };
 
-// The filters of dy of a block: pixel after pixel, `pixel` floats apart, and strip after strip.
+// Locates a block's dy: pixels are `pixel` floats apart, strips of filters `strip` floats.
 struct Gradients {
   const float* first = nullptr;
   std::size_t pixel = 0, strip = 0;
 };
 
-// R rows of dw, V vectors wide: sums over `depth` pixels of a strip of dy and a panel of x.
+// Computes R rows of dw, V vectors wide, as sums over `depth` pixels of a strip of dy and a panel
+// of x.
 template <std::size_t R, std::size_t V>
 HWY_NOINLINE void weight_tile(const float* strip, std::size_t pixel, const float* panel,
                               std::size_t depth, float* dw, std::size_t stride, bool add,
@@ -81,7 +82,7 @@ HWY_NOINLINE void weight_tile(const float* strip, std::size_t pixel, const float
   end_tile<R, V>(sums, rows, 0, {.add = add});
 }
 
-// All filters, strip by strip.
+// Computes all filters, strip by strip.
 template <std::size_t V>
 HWY_INLINE void weight_tiles(const Gradients& dy, const float* panel, std::size_t depth,
                              std::size_t filters, float* dw, std::size_t stride, bool add,
@@ -91,7 +92,7 @@ HWY_INLINE void weight_tiles(const Gradients& dy, const float* panel, std::size_
     const Ahead ahead = next.share();
     if (filters - f >= kStrip) {
       weight_tile<kStrip, V>(strip, dy.pixel, panel, depth, dw, stride, add, ahead);
-    } else if (filters - f == 4) {  // or 2: filters are even
+    } else if (filters - f == 4) {  // else 2: filters are even
       weight_tile<4, V>(strip, dy.pixel, panel, depth, dw, stride, add, ahead);
     } else {
       weight_tile<2, V>(strip, dy.pixel, panel, depth, dw, stride, add, ahead);
@@ -99,21 +100,22 @@ HWY_INLINE void weight_tiles(const Gradients& dy, const float* panel, std::size_
   }
 }
 
-// dy of `count` pixels in strips of filters: strip, pixel, filter. Few pixels and strips at a time,
-// so that few lines are under way. Each store of 8 floats reaches into the next 6, which come
-// after it.
+// Writes dy of `count` pixels in strips of filters: strip, pixel, filter. It works on few pixels
+// and strips at a time, so that few cache lines are in flight. Each store of 8 floats overlaps the
+// next 6, which are written after it.
 inline HWY_NOINLINE void pack_gradients(const float* dy, std::size_t count, std::size_t filters,
                                         float* packed) {
   const hn::CappedTag<float, 8> lanes;
   constexpr std::size_t kTogether = 8;
-  const std::size_t whole = (filters - 2) / kStrip;  // strips behind which 2 more floats lie
+  const std::size_t whole = (filters - 2) / kStrip;  // strips followed by 2 more floats
   for (std::size_t strip = 0; strip < whole; strip += kTogether) {
     const std::size_t end = std::min(strip + kTogether, whole);
     for (std::size_t p = 0; p < count; ++p) {
       for (std::size_t i = strip; i < end; ++i) {
         const float* const from = dy + p * filters + i * kStrip;
         float* const to = packed + (i * count + p) * kStrip;
-        // The last pixel's two floats too many would land in the next strip's first pixel.
+        // A whole store for the last pixel would overwrite two floats of the next strip's first
+        // pixel.
         if (p + 1 == count) {
           std::copy_n(from, kStrip, to);
           continue;
@@ -132,13 +134,13 @@ inline HWY_NOINLINE void pack_gradients(const float* dy, std::size_t count, std:
   }
 }
 
-// Adds to dw, or writes it, what output pixels [first, first + count) give. `more` pixels come
-// after them soon.
+// Adds the contribution of output pixels [first, first + count) to dw, or writes it. The following
+// `more` pixels are needed soon.
 inline HWY_NOINLINE void add_weights(const LoweredShape& s, const LoweredBackward& call,
                                      std::size_t first, std::size_t count, std::size_t more,
                                      bool add, const float* zeros, float* packed, float* panel,
                                      const float** rows) {
-  // Read where it lies while it stays in the second cache, from a copy in strips where it does not.
+  // Reads dy in place while it stays in the L2 cache, otherwise from a copy in strips.
   Gradients dy{call.dy + first * s.filters, s.filters, kStrip};
   if (LoweredShape::kPixels * s.filters > kFewFloats) {
     pack_gradients(dy.first, count, s.filters, packed);
@@ -174,8 +176,8 @@ inline HWY_NOINLINE void add_weights(const LoweredShape& s, const LoweredBackwar
   }
 }
 
-// Adds to dx, or writes it where pixels lie one to one, what output pixels [first, first + count)
-// give.
+// Adds the contribution of output pixels [first, first + count) to dx, or writes it if pixels map
+// one to one.
 inline HWY_NOINLINE void add_inputs(const LoweredShape& s, const LoweredBackward& call,
                                     std::size_t first, std::size_t count, bool stream, float* waste,
                                     const float** rows, float** results) {
@@ -196,8 +198,8 @@ inline HWY_NOINLINE void add_inputs(const LoweredShape& s, const LoweredBackward
   }
 }
 
-// Block by block of output pixels: the gradient of the weights, then that of the inputs while dy is
-// in the cache.
+// Takes output pixels block by block: first the gradient of the weights, then that of the inputs
+// while dy is in the cache.
 void LoweredBackwardTarget(const LoweredShape& s, const LoweredBackward& call) {
   float* const zeros = aligned(call.scratch);
   std::fill_n(zeros, 2 * s.channels, 0.0f);
@@ -214,7 +216,7 @@ void LoweredBackwardTarget(const LoweredShape& s, const LoweredBackward& call) {
                       all_pixels * s.channels >= kManyFloats &&
                       reinterpret_cast<std::uintptr_t>(call.dx) % 64 == 0;
   const bool fits = block * (s.filters + (s.plain() ? s.channels : 0)) <= kFewFloats;
-  std::size_t cleared = 0;  // images of dx that are zero, where it is added to
+  std::size_t cleared = 0;  // zeroed images of dx, if it accumulates
   for (std::size_t first = 0; first < all_pixels; first += block) {
     const std::size_t count = std::min(block, all_pixels - first), end = first + count;
     if (s.relu) {

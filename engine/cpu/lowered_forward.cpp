@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
-// For forward: panel of filters, tap, channel, filter. For backward: tap, panel of channels,
-// filter, channel.
+// Converts the layout of the weights. Forward: panel of filters, tap, channel, filter. Backward:
+// tap, panel of channels, filter, channel.
 void LoweredWeights(const LoweredShape& s, const float* w, std::size_t first, std::size_t count,
                     float* forward, float* backward) {
   constexpr std::size_t kGroup = LoweredShape::kGroup;
@@ -44,7 +44,8 @@ void LoweredWeights(const LoweredShape& s, const float* w, std::size_t first, st
   }
 }
 
-// Block of pixels, panel of filters, tap, part of the channels, strip of pixels.
+// Loops over blocks of pixels, panels of filters, taps, parts of the channels, and strips of
+// pixels.
 void LoweredForwardTarget(const LoweredShape& s, const LoweredForward& call) {
   float* const zeros = aligned(call.scratch);
   std::fill_n(zeros, s.channels, 0.0f);
@@ -53,7 +54,7 @@ void LoweredForwardTarget(const LoweredShape& s, const LoweredForward& call) {
   auto* const results = const_cast<float**>(rows + taps * stride);
   const std::size_t all_pixels = call.images * s.pixels(), depth = taps * s.channels;
   const std::size_t part = equal_parts(s.channels, LoweredShape::kDepth);
-  // What is stored once and is too large to be found in a cache again need not go through it.
+  // Uses non-temporal stores for results that are stored once and too large to stay in a cache.
   const bool stream = taps == 1 && part >= s.channels && all_pixels * s.filters >= kManyFloats &&
                       reinterpret_cast<std::uintptr_t>(call.y) % 64 == 0;
   for (std::size_t first = 0; first < all_pixels; first += block) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Numbers of 16 bits to float32 in registers and back, once for each instruction set (Highway's
-// include idiom), and loads and stores of any type of memory. The bits are those of engine::Half
-// and engine::BFloat16, whose files explain them. A vector of T holds as many lanes as one of
-// float32, in half the room.
+// Conversions between 16-bit numbers and float32 in registers, once per instruction set (Highway's
+// include idiom), and loads and stores of memory of any type. The bits are those of engine::Half
+// and engine::BFloat16, whose files explain them. A vector of T has as many lanes as one of
+// float32, in half the space.
 #if defined(LOCKSTEP_ENGINE_CPU_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_ENGINE_CPU_NARROW_INL_H_
 #undef LOCKSTEP_ENGINE_CPU_NARROW_INL_H_
@@ -24,18 +24,19 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The processor itself converts float16 (F16C came before AVX2). Better targets have smaller
-// numbers. What Highway does without neither rounds nor knows infinity.
+// True if the processor converts float16: F16C preceded AVX2, and better targets have smaller
+// numbers. Highway's emulation neither rounds nor handles infinity.
 constexpr bool kConvertsHalves = HWY_TARGET <= HWY_AVX2;
 
-template <class D>  // of float32
+template <class D>  // D is a tag of float32
 using Words = hn::RebindToUnsigned<D>;
 template <class D>
 using SignedWords = hn::RebindToSigned<D>;
 template <class D>
 using Narrow = hn::Rebind<std::int16_t, D>;
 
-// Words whose upper halves do not count to their lower halves: as signed numbers they fit.
+// Returns the lower halves of words, whatever their upper halves. The shifts sign-extend them, so
+// that they fit.
 template <class D>
 HWY_INLINE hn::Vec<Narrow<D>> lower_halves(D, hn::Vec<Words<D>> words) {
   const SignedWords<D> ds;
@@ -75,7 +76,7 @@ HWY_INLINE hn::Vec<D> load_narrow(D d, const Half* from) {
   }
 }
 
-// Words whose upper halves are BFloat16(value): the nearest, of two as near the even one.
+// Returns words whose upper halves are BFloat16(value), rounded to the nearest, ties to even.
 template <class D>
 HWY_INLINE hn::Vec<Words<D>> rounded_words(D, hn::Vec<D> value) {
   const Words<D> du;
@@ -86,13 +87,13 @@ HWY_INLINE hn::Vec<Words<D>> rounded_words(D, hn::Vec<D> value) {
   return hn::IfThenElse(none, hn::Or(word, hn::Set(du, 0x400000)), nearest);
 }
 
-// The upper halves.
+// Returns the upper halves of words.
 template <class D>
 HWY_INLINE hn::Vec<Narrow<D>> upper_halves(D, hn::Vec<Words<D>> words) {
   return hn::DemoteTo(Narrow<D>(), hn::ShiftRight<16>(hn::BitCast(SignedWords<D>(), words)));
 }
 
-// The bits of BFloat16(value), of Half(value).
+// Returns the bits of BFloat16(value); the second overload returns those of Half(value).
 template <class D>
 HWY_INLINE hn::Vec<Narrow<D>> narrowed(D d, BFloat16, hn::Vec<D> value) {
   return upper_halves(d, rounded_words(d, value));
@@ -126,13 +127,13 @@ HWY_INLINE hn::Vec<Narrow<D>> narrowed(D d, Half, hn::Vec<D> value) {
   }
 }
 
-// What T is in registers.
+// Tells whether T is a 16-bit type. `Computed` is the type of T in registers.
 template <class T>
 constexpr bool kNarrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 template <class T>
 using Computed = std::conditional_t<kNarrow<T>, float, T>;
 
-// Where there are no vectors: calls, which compile faster than many copies.
+// Converts single numbers if there are no vectors. Calls compile faster than many inlined copies.
 template <class T>
 HWY_NOINLINE float widened_one(const T* from) {
   return float(*from);
@@ -173,8 +174,8 @@ HWY_INLINE void store(D d, hn::Vec<D> value, hn::TFromD<D>* to) {
   }
 }
 
-// Two vectors as one of T, which is narrow. (`Combine` and `ConcatOdd` are found by their
-// arguments: without vectors there are none.)
+// Names a vector of the narrow type T that holds two vectors of D. (`Combine` and `ConcatOdd` are
+// found by argument-dependent lookup, because targets without vectors do not have them.)
 template <class T, class D>
 using Whole =
     hn::Repartition<std::conditional_t<std::is_same_v<T, BFloat16>, std::uint16_t, std::int16_t>,
@@ -192,8 +193,8 @@ HWY_INLINE hn::Vec<Whole<Half, D>> packed(D d, Half, hn::Vec<D> a, hn::Vec<D> b)
   return Combine(Whole<Half, D>(), narrowed(d, Half(), b), narrowed(d, Half(), a));
 }
 
-// Two vectors, one behind the other; narrow ones fill one, since less than one cannot go past the
-// caches.
+// Stores two vectors consecutively. Narrow ones fill one vector, because half a vector has no
+// non-temporal store.
 template <bool kStream, class D, class T>
 HWY_INLINE void store_two(D d, hn::Vec<D> a, hn::Vec<D> b, T* to) {
   if constexpr (!kNarrow<T>) {

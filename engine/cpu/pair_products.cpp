@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Highway has no name for this instruction yet, so these loops are written for AVX-512 alone. As in
-// the kernels of float32, a tile of rows and of one panel stays in registers while the products are
+// Highway does not support this instruction yet, so these loops are written for AVX-512 only. As in
+// the float32 kernels, a tile of rows and of one panel stays in registers while its products are
 // summed.
 #include "engine/cpu/pair_products.h"
 
@@ -11,13 +11,13 @@ namespace {
 
 constexpr std::size_t kLanes = 16;
 
-// Vectors of the panel that begins where so many columns are left.
+// Returns the vectors of the panel that begins where so many columns are left.
 std::size_t panel_vectors(std::size_t columns) {
   const std::size_t vectors = columns / kLanes;
   return vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
 }
 
-// R rows of c and V vectors of columns at a time.
+// Computes R rows of c and V vectors of columns at a time.
 template <std::size_t R, std::size_t V>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")]] void multiply_panel(
     const std::uint32_t* a, const std::uint32_t* panel, std::size_t rows, std::size_t pairs,
@@ -53,7 +53,7 @@ template <std::size_t R, std::size_t V>
   }
 }
 
-// K rows of a panel of the sums.
+// Adds to K rows of a panel of the sums.
 template <std::size_t K, std::size_t V>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")]] void add_rows(
     const std::uint32_t* a, std::size_t rows, const std::uint32_t* b, std::size_t columns,
@@ -109,7 +109,7 @@ bool has_pair_products() {
                                                                         std::size_t stride,
                                                                         std::uint32_t* rows,
                                                                         std::size_t row) {
-  // Of 16 numbers and 16 others behind them to pairs.
+  // The order merges 16 numbers and the 16 after them to pairs.
   alignas(64) static constexpr std::uint16_t kPairs[32] = {
       0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the compiler or the processor has no such instruction.
+// Stubs for compilers or processors without the instruction.
 #include "engine/base/error.h"
 #include "engine/cpu/pair_products.h"
 

@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
-// `rounds` of 12 sums that do not wait for each other. Returns how many operations that was;
-// `result` keeps the compiler from leaving them out.
+// Runs `rounds` of 12 independent sums and returns the number of operations. `result` keeps the
+// compiler from removing them.
 double MultiplyAndAdd(std::size_t rounds, float* result) {
   constexpr std::size_t kSums = 12;
   Vector sums[kSums];
@@ -56,7 +56,7 @@ double seconds_since(Clock::time_point begin) {
 }  // namespace
 
 Peak measure_peak() {
-  constexpr int kTries = 7;  // the best: whatever else runs can only slow it down
+  constexpr int kTries = 7;  // the fastest counts; other load only slows down
   Peak peak;
   volatile float kept = 0;
   for (int i = 0; i < kTries; ++i) {

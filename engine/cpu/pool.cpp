@@ -12,20 +12,20 @@
 namespace lockstep::engine::cpu {
 namespace {
 
-// Channels go through in strips that stay in registers and the first cache.
+// Channels of a strip, which stays in registers and the L1 cache.
 constexpr std::size_t kStrip = 64;
 
-// The part of a window that lies on the image: places [begin, end) of its axis.
+// Holds the part of a window inside the image: positions [begin, end) of its axis.
 struct Span {
   std::size_t begin, end;
 };
 Span on_image(std::size_t output, std::size_t extent, std::size_t kernel, const PoolSpec& s) {
-  const std::size_t start = output * s.stride;  // of the window, in the padded image
+  const std::size_t start = output * s.stride;  // window's start in the padded image
   return {s.padding > start ? s.padding - start : 0, std::min(kernel, extent + s.padding - start)};
 }
 
-// Calls visit(output, rows of the window, columns of the window) for each window of an image;
-// `output` is the number of its first channel.
+// Calls visit(output, corner, vertical, horizontal) for each window of an image. `output` is the
+// index of its first channel; `corner` is that of each_place.
 template <class Visit>
 void each_window(const PoolSpec& s, Visit visit) {
   for (std::size_t oy = 0; oy < s.output_height(); ++oy) {
@@ -38,9 +38,9 @@ void each_window(const PoolSpec& s, Visit visit) {
   }
 }
 
-// Calls visit(place, input): number in the window, and number of the first channel in the image.
-// `corner` is the pixel of place 0; outside the image it wraps, and comes back when the place is
-// added.
+// Calls visit(place, input) with the index of a position in the window and of its first channel in
+// the image. `corner` is the pixel of position 0. It wraps if it is outside the image, and adding
+// the position undoes that.
 template <class Visit>
 void each_place(const PoolSpec& s, std::size_t corner, Span vertical, Span horizontal,
                 Visit visit) {
@@ -53,7 +53,7 @@ void each_place(const PoolSpec& s, std::size_t corner, Span vertical, Span horiz
 
 using Strip = std::array<float, kStrip>;
 
-// `count` numbers as float32: where they lie, or widened into `strip`.
+// Returns `count` numbers as float32, in place or widened into `strip`.
 const float* as_floats(const float* from, std::size_t, Strip&) {
   return from;
 }
@@ -68,7 +68,7 @@ void store(const float* from, std::size_t count, BFloat16* to) {
   narrow(from, to, count);
 }
 
-// A larger number wins, the first of equals; one that is none (NaN) wins over all numbers.
+// Takes over larger numbers (ties: the first). NaN wins over all numbers.
 void take_larger(const float* x, std::size_t count, std::int32_t place, float* best,
                  std::int32_t* places) {
   for (std::size_t c = 0; c < count; ++c) {

@@ -9,7 +9,7 @@
 namespace lockstep::engine::cpu {
 namespace {
 
-constexpr std::uint8_t kCut = 255;  // by ReLU: no place of a window
+constexpr std::uint8_t kCut = 255;  // cut by ReLU; not a position
 
 }  // namespace
 
@@ -22,7 +22,7 @@ bool PooledConvolutions<T>::winograd(const PooledConvolutionSpec& spec, std::siz
   return spec.window == 2 && convolutions_.winograd(spec.convolution, planned);
 }
 
-// The planes of derived weights, where there are any, then the places.
+// Returns the bytes of the planes of derived weights, if there are any. The places follow them.
 template <class T>
 std::size_t PooledConvolutions<T>::planes(const PooledConvolutionSpec& spec,
                                           std::size_t planned) const {
@@ -45,7 +45,7 @@ WinogradMemory PooledConvolutions<T>::parts(const PooledConvolutionSpec& spec,
               memory.first * spec.pool().outputs()};
 }
 
-// Rows that go through at once, where the own kernel does not fit.
+// Returns the rows of a piece, for shapes that the own kernel does not fit.
 template <class T>
 std::size_t PooledConvolutions<T>::piece(const PooledConvolutionSpec& spec,
                                          std::size_t rows) const {
@@ -94,7 +94,7 @@ void PooledConvolutions<T>::forward(const PooledConvolutionSpec& spec, std::size
   }
 }
 
-// The places know what ReLU cut, so the convolution need not ask.
+// The places encode what ReLU cut, so the convolution runs without an activation.
 template <class T>
 void PooledConvolutions<T>::backward(const PooledConvolutionSpec& spec, std::size_t rows,
                                      const T* x, const T* dy, const T* w, T* dx, T* dw, T* db,

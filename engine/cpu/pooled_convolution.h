@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A convolution with a max pool behind it, in one pass: by the Winograd kernels where these fit,
-// else in pieces of a few rows, so that what lies between is never stored for the whole batch. The
-// workspace holds the derived weights and, for each output, the number of the winning place of its
-// window, or a number that no place has where ReLU cut it. The replica's computing thread only.
+// A convolution followed by a max pool, in one pass: by the Winograd kernels if they fit, else in
+// pieces of a few rows, so that the values in between are never stored for the whole batch. The
+// workspace holds the derived weights and, per output, the winning position in its window, or a
+// value that no position has if ReLU cut the output. Used on the replica's computing thread only.
 #pragma once
 #include <cstddef>
 
@@ -13,7 +13,7 @@
 
 namespace lockstep::engine::cpu {
 
-// Whether the numbers of a window's places fit into a byte, and one more.
+// Returns whether the positions of a window, and one more value, fit into a byte.
 bool pooled_convolution_fits(const PooledConvolutionSpec& spec);
 
 template <class T>  // float or BFloat16
@@ -26,7 +26,7 @@ class PooledConvolutions {
   std::size_t held() const { return between_.bytes(); }
   void forward(const PooledConvolutionSpec& spec, std::size_t rows, const T* x, const T* w,
                const T* b, T* y, const PooledConvolutionMemory& memory);
-  // dx, dw, db may be null.
+  // Computes the gradients. dx, dw and db may be null.
   void backward(const PooledConvolutionSpec& spec, std::size_t rows, const T* x, const T* dy,
                 const T* w, T* dx, T* dw, T* db, const PooledConvolutionMemory& memory,
                 bool accumulate);
@@ -40,7 +40,7 @@ class PooledConvolutions {
   T* between(std::size_t count);
   Library& library_;
   Convolutions<T>& convolutions_;
-  Buffer between_;  // of one piece: the convolution's output, or its gradient
+  Buffer between_;  // a piece's convolution output or its gradient
 };
 
 }  // namespace lockstep::engine::cpu

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// a is packed into strips of kStrip rows, depth block by depth block: block, strip, product, row. c
-// is computed in panels of a few vectors of columns. Of each panel of b, kDepth rows are kept in
-// the second cache, row behind row, and multiplied by all strips: b is read from memory once, and
-// what a strip needs next lies behind what it has read. The first strip stores what it reads of b;
-// every strip asks for a share of the rows of b that are next, so that the memory works while the
-// core multiplies. A tile of kStrip rows and one panel of c stays in registers meanwhile.
+// a is packed into strips of kStrip rows, one depth block after the other: block, strip, product,
+// row. c is computed in panels of a few vectors of columns. kDepth rows of each panel of b are kept
+// contiguous in the L2 cache and multiplied by all strips. b is thus read from memory once, and
+// each strip is read sequentially. The first strip stores the rows of b that it reads. Every strip
+// prefetches a share of the next rows of b while the core multiplies. A tile of kStrip rows and one
+// panel of c stays in registers.
 #include "engine/cpu/product_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,22 +23,23 @@ namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
 constexpr std::size_t kStrip = Product::kStrip, kDepth = Product::kDepth;
-constexpr std::size_t kVectors = kManyRegisters ? 4 : 2;  // of a panel's columns
-constexpr std::size_t kColumns = kVectors * kWidth;       // of a panel
+constexpr std::size_t kVectors = kManyRegisters ? 4 : 2;  // per panel
+constexpr std::size_t kColumns = kVectors * kWidth;       // per panel
 static_assert(Product::kGroup % kColumns == 0);
-constexpr std::size_t kLine = 16;                               // floats that memory gives at once
-constexpr std::size_t kLines = (kColumns + kLine - 1) / kLine;  // of a row of a panel
+constexpr std::size_t kLine = 16;                               // floats of a cache line
+constexpr std::size_t kLines = (kColumns + kLine - 1) / kLine;  // cache lines per row of a panel
 
-enum class Store { kPlain, kAdd, kStream };  // stream: past the caches
+enum class Store { kPlain, kAdd, kStream };  // kStream: non-temporal
 
-// What a tile asks for, a line each fourth product: rows of kColumns floats, `stride` apart.
+// Names the lines that a tile prefetches, one per four products: rows of kColumns floats, `stride`
+// apart.
 struct Ahead {
   const float* from = nullptr;
   std::size_t lines = 0, stride = 0;
 };
 
-// R rows of c, one panel wide: sums over `depth` products of a strip and the panel, whose rows are
-// `step` floats apart, and are copied where kCopy.
+// Computes R rows of c, one panel wide, as sums over `depth` products of a strip and the panel. The
+// panel's rows are `step` floats apart and are copied if kCopy.
 template <std::size_t R, Store kStore, bool kCopy>
 HWY_INLINE void tile(const float* strip, const float* panel, std::size_t step, float* copy,
                      std::size_t depth, const Ahead& ahead, float* c, std::size_t stride) {
@@ -87,12 +88,12 @@ HWY_INLINE void tile(const float* strip, const float* panel, std::size_t step, f
   }
 }
 
-// What all tiles of a panel over one block of depth have in common.
+// Holds the values that all tiles of a panel share over one block of depth.
 struct Block {
   const float* b = nullptr;           // the panel's first element
-  std::size_t step = 0;               // from row to row of it
-  float* copy = nullptr;              // where the panel is kept
-  std::size_t depth = 0, stride = 0;  // of the block; from row to row of c
+  std::size_t step = 0;               // distance between rows of b
+  float* copy = nullptr;              // contiguous copy of the panel
+  std::size_t depth = 0, stride = 0;  // block's depth; distance between rows of c
 };
 
 template <std::size_t R, Store kStore>
@@ -107,7 +108,7 @@ HWY_INLINE void tile(const Block& block, bool first, const float* strip, const A
   }
 }
 
-// A tile of at most kStrip rows; the last strip may have fewer.
+// Computes a tile of at most kStrip rows; the last strip may have fewer.
 template <Store kStore>
 HWY_NOINLINE void tile(std::size_t rows, const Block& block, bool first, const float* strip,
                        const Ahead& ahead, float* c) {
@@ -127,8 +128,8 @@ HWY_NOINLINE void tile(std::size_t rows, const Block& block, bool first, const f
   }
 }
 
-// The columns that are left beyond whole panels: of b with zeros behind them, of c by way of a tile
-// of its own.
+// Computes the columns beyond whole panels: b is padded with zeros, and c goes through a tile in
+// local memory.
 HWY_NOINLINE void narrow_panel(const Product& p, const float* packed, std::size_t column,
                                std::size_t k, std::size_t depth, bool add, float* panel) {
   const std::size_t width = p.columns - column;
@@ -168,8 +169,8 @@ void Pack(const Product& p, std::size_t first, std::size_t count, float* packed)
 void Multiply(const Product& p, const float* packed, std::size_t first, std::size_t count,
               float* panel) {
   const std::size_t end = std::min(p.columns, (first + count) * Product::kGroup);
-  // What is stored once and is too large to be found in a cache again need not go through it; whole
-  // vectors only.
+  // Uses non-temporal stores for results that are stored once and too large to stay in a cache.
+  // They require whole vectors.
   const bool stream = p.depth <= kDepth && p.rows * p.columns >= kManyFloats &&
                       p.columns % kWidth == 0 && reinterpret_cast<std::uintptr_t>(p.c) % 64 == 0;
   for (std::size_t column = first * Product::kGroup; column < end; column += kColumns) {
@@ -182,7 +183,7 @@ void Multiply(const Product& p, const float* packed, std::size_t first, std::siz
         continue;
       }
       const Block block{p.b + k * p.columns + column, p.columns, panel, depth, p.columns};
-      // The rows that are next: of this panel, or the first ones of the panel beside it.
+      // The next rows are those of this panel, or the first ones of the panel beside it.
       const bool below = k + depth < p.depth;
       const float* const next = below ? block.b + depth * p.columns : p.b + column + kColumns;
       const std::size_t next_rows = below ? std::min(kDepth, p.depth - k - depth)

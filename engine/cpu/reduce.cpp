@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A plain sum, or a mean where that has the same bits, goes through registers and nothing else
-// (combine.h), and so does an update (update.h). Else a block is summed into local memory that
-// stays in the first cache, goes through the epilogue there, and is stored. So `from` and `to` may
-// be the same memory, and every loop is free of aliases.
+// A plain sum, or a mean with the same bits, stays in registers (combine.h), and so does an update
+// (update.h). Otherwise a block is summed into local memory that stays in the L1 cache, goes
+// through the epilogue there, and is stored. `from` and `to` may therefore alias, while no loop has
+// aliases.
 #include "engine/cpu/reduce.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ struct alignas(64) ReduceBlock {
   std::array<T, kBlock> values;
 };
 
-// Eight running sums, so that the order of adding is fixed and the loop is wide.
+// Returns the sum from eight running sums, so that the order of adding is fixed and the loop
+// vectorizes.
 template <class T>
 double sum_of_squares(const T* values, std::size_t count) {
   std::array<double, 8> sums{};
@@ -77,7 +78,7 @@ void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count
            .stream = a.stream});
 }
 
-// Of kSquares there is one block at most.
+// Reduces all blocks. kSquares takes at most one.
 template <class T>
 void reduce_blocks(const ReduceArguments& a) {
   for (std::size_t first = 0; first == 0 || first < a.count; first += kBlock)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The arithmetic of collectives on the host, for all element types, at the speed of memory. No
-// state; any thread.
+// The arithmetic of collectives on the host, for all element types, at memory speed. No state;
+// thread-safe.
 #pragma once
 #include "engine/ops/reduce.h"
 

@@ -4,8 +4,8 @@
 
 namespace lockstep::engine::cpu {
 
-// Those that count, of those that the batch was planned for. What is chosen depends on the planned
-// ones alone, so that a short batch goes by the same kernels.
+// Counts the rows in use and the planned rows of a batch. Kernels are chosen by the planned rows
+// alone, so that a short batch uses the same ones.
 struct Rows {
   std::size_t used = 0, planned = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Library objects by (spec, rows): looked for in order, made at the first call. Of each spec the
-// few numbers of rows that were used last are kept, so that odd last batches do not pile up. One
-// thread.
+// A cache of library objects by (spec, rows) with linear search. Objects are made at their first
+// use. For each spec, only the few most recently used numbers of rows are kept, so that odd last
+// batches do not accumulate. Not thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,8 @@ class ShapeCache {
  public:
   static constexpr std::size_t kMostRowsOfASpec = 4;
 
-  // `make()` gives a std::unique_ptr<Entry>. The reference holds until the next call.
+  // Returns the entry. If there is none, `make()` creates it as a std::unique_ptr<Entry>. The
+  // reference is valid until the next call.
   template <class Make>
   Entry& find(const Spec& spec, std::size_t rows, Make make) {
     ++clock_;

@@ -5,8 +5,8 @@
 
 namespace lockstep::engine::cpu {
 
-// OpenMP's own barriers order everything; `door` says so once more, in terms that the thread
-// sanitizer sees.
+// OpenMP's own barriers order everything. `door` repeats the order in terms that the thread
+// sanitizer understands.
 void share_rows(int threads, std::size_t rows, const void* body,
                 void (*call)(const void* body, int thread, std::size_t first, std::size_t rows)) {
   if (threads == 1) return call(body, 0, 0, rows);

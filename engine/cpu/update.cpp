@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Up to four gradients are added in registers; more are added block by block in memory that stays
-// in the first cache.
+// in the L1 cache.
 //
-// Weights of bfloat16 have masters in float32: all arithmetic is on these, and what is stored into
-// the targets is the new master, rounded.
+// Weights of bfloat16 have masters in float32. All arithmetic uses the masters, and the targets
+// receive the new master, rounded.
 #include "engine/cpu/update.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ UpdateFormula formula_of(const UpdateRule& rule) {
   return rule.momentum != 0 ? UpdateFormula::kMomentum : UpdateFormula::kPlain;
 }
 
-// In double precision.
+// Returns the rule's terms in double precision.
 UpdateTerms terms_of(const ReduceArguments& a) {
   const UpdateRule& rule = *a.update.rule;
   const double decay = a.update.decays ? rule.weight_decay : 0.0;
@@ -46,7 +46,7 @@ UpdateTerms terms_of(const ReduceArguments& a) {
   return terms;
 }
 
-// An update in pieces that are whole groups and others.
+// Runs an update in whole groups and parts of groups.
 class UpdatePieces {
  public:
   explicit UpdatePieces(const ReduceArguments& a)
@@ -60,8 +60,8 @@ class UpdatePieces {
     groups_.terms = terms_of(a);
   }
 
-  // Elements [at, at + count) of targets, old weights and slots, and gradients that begin there.
-  // `added`: of which there is one, the sum, in the type that is computed in.
+  // Updates elements [at, at + count) of targets, old weights and slots. The gradients begin at
+  // element `at`. `added`: they are a single sum in the type of computation.
   void run(std::span<const std::byte* const> from, bool added, std::size_t at, std::size_t count) {
     from_ = from, groups_.added = added, groups_.sources = from.size(), begin_ = at;
     source_ = added ? computed_ : size_;
@@ -90,7 +90,7 @@ class UpdatePieces {
     for (std::size_t s = 0; s < slots_; ++s) groups_.slots[s] = a_.update.slots[s] + at * computed_;
   }
 
-  // Less than a group, through groups in local memory.
+  // Updates less than a group, through groups in local memory.
   [[gnu::noinline]] void part(std::size_t at, std::size_t count) {
     LocalGroup sources[kMostInRegisters]{}, slots[UpdateRule::kMaxSlots]{}, weight{}, master{};
     LocalGroup result;
@@ -123,8 +123,8 @@ class UpdatePieces {
 
   const ReduceArguments& a_;
   std::size_t size_, computed_, source_ = 0;  // bytes of an element
-  int group_shift_;                           // of the elements in a group the binary logarithm
-  std::size_t slots_, begin_ = 0;             // begin_: where the gradients begin
+  int group_shift_;                           // log2 of the elements of a group
+  std::size_t slots_, begin_ = 0;             // begin_: first element of the gradients
   std::span<const std::byte* const> from_;
   UpdateGroups groups_;
 };
@@ -133,7 +133,7 @@ struct alignas(64) UpdateBlock {
   std::array<std::byte, kBlock * sizeof(double)> bytes;
 };
 
-// More gradients than registers hold, block by block.
+// Updates with more gradients than registers hold, block by block.
 void update_blocks(const ReduceArguments& whole) {
   UpdateBlock sums;
   std::byte* const to[] = {sums.bytes.data()};

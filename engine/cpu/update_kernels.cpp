@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// One loop for each rule and type: what is far from the core is the limit, not the arithmetic, so
-// the number of gradients is a branch in it.
+// There is one loop per rule and type. Memory is the limit, not arithmetic, so the number of
+// gradients is a branch in it.
 //
-// A call asks for lines some way ahead: gradients to be read, slots and weights to be written, so
-// that no line moves twice. Other ranks' weights are not read. Where they do not stay in a cache
-// anyway, a plain store would fetch each line from memory to write all of it: `stream` saves that.
+// A call prefetches lines: gradients for reading, slots and weights for writing, so that no line
+// moves twice. Other ranks' weights are not read. If they do not stay in a cache anyway, a plain
+// store would fetch each line from memory only to overwrite it; `stream` avoids that.
 #include "engine/cpu/update_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -28,7 +28,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 using Slots = std::array<T*, UpdateRule::kMaxSlots>;
 
-// Each rule makes a new weight of a sum of gradients and an old weight, and moves its slots.
+// Each rule computes a new weight from a sum of gradients and an old weight, and updates its slots.
 template <class T>
 struct Plain {
   static constexpr std::size_t kSlots = 0;
@@ -109,7 +109,7 @@ struct Lars {
   }
 };
 
-// In: of the gradients; Out: of the weights.
+// Runs a rule over whole groups. In: type of the gradients; Out: type of the weights.
 template <class In, class Out, class Rule>
 class Pass {
  public:
@@ -151,7 +151,7 @@ class Pass {
       if (targets_.at(t) != targets_.own) __builtin_prefetch(targets_.at(t) + i * sizeof(Out), 1);
   }
 
-  // Up to four gradients are added as a balanced tree.
+  // Adds up to four gradients as a balanced tree.
   HWY_INLINE Four<Lanes> sum(std::size_t i) const {
     const Lanes d;
     auto all = load_four(d, from_[0], i);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Vectors of float32 as the own kernels use them, once for each instruction set (Highway's include
-// idiom): at most 16 lanes, in numbers that divide 16. Numbers of bfloat16 are widened as they are
-// loaded, and rounded to the nearest as they are stored.
+// Vectors of float32 for the own kernels, once per instruction set (Highway's include idiom): at
+// most 16 lanes, in numbers that divide 16. bfloat16 numbers are widened when they are loaded, and
+// rounded to the nearest when they are stored.
 #if defined(LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_
 #undef LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_
@@ -27,7 +27,7 @@ using Lanes = hn::CappedTag<float, 16>;
 using Vector = hn::Vec<Lanes>;
 inline constexpr Lanes kLanes;
 constexpr std::size_t kWidth = hn::MaxLanes(Lanes());  // divides 16
-// 32 vector registers, or 16. Better targets have smaller numbers.
+// True if there are 32 vector registers instead of 16. Better targets have smaller numbers.
 constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON;
 
 HWY_INLINE Vector load(const float* from) {
@@ -59,7 +59,7 @@ HWY_INLINE Vector zero() {
   return hn::Zero(kLanes);
 }
 
-// What is larger than this is not found in a cache again.
+// The size from which on data do not stay in a cache.
 constexpr std::size_t kManyFloats = std::size_t{4} << 20;
 
 HWY_INLINE float* aligned(float* data) {
@@ -67,8 +67,9 @@ HWY_INLINE float* aligned(float* data) {
   return reinterpret_cast<float*>((address + 63) / 64 * 64);
 }
 
-// The columns of a matrix, a multiple of 16, in panels: the first ones in whole panels of kPanel
-// vectors, the rest in a panel of two vectors and one of one. The vectors of the next panel.
+// The columns of a matrix, a multiple of 16, are divided into panels: first whole panels of kPanel
+// vectors, then a panel of two vectors and one of one. `panel_vectors` returns the vectors of the
+// next panel.
 constexpr std::size_t kPanel = kManyRegisters || kWidth == 1 ? 4 : 2;
 static_assert(kPanel * kWidth % 4 == 0);  // turn_four fills four columns
 HWY_INLINE std::size_t panel_vectors(std::size_t columns_left) {
@@ -76,8 +77,8 @@ HWY_INLINE std::size_t panel_vectors(std::size_t columns_left) {
   return vectors >= kPanel ? kPanel : vectors >= 2 ? 2 : 1;
 }
 
-// Four rows of kWidth numbers, `from` apart, to the columns of kWidth rows
-// of float32, `to` apart.
+// Writes four rows of kWidth numbers, `from` apart, as the columns of kWidth rows of float32, `to`
+// apart.
 template <class T>
 HWY_INLINE void turn_four(const T* rows, std::size_t from, float* columns, std::size_t to) {
   alignas(64) float turned[kWidth][4];
@@ -87,7 +88,7 @@ HWY_INLINE void turn_four(const T* rows, std::size_t from, float* columns, std::
     std::memcpy(columns + i * to, turned[i], sizeof turned[i]);
 }
 
-// Zero where it is negative; what is not a number stays.
+// Returns zero for negative values; keeps NaN.
 HWY_INLINE Vector cut(Vector y) {
   return hn::IfThenElse(hn::Lt(y, zero()), zero(), y);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the Winograd kernels share, once for each instruction set (Highway's include idiom):
-// vectors, the transforms of six and four values, the walk over tiles, the layout of panels.
+// Definitions shared by the Winograd kernels, once per instruction set (Highway's include idiom):
+// vectors, the transforms of six and four values, the loop over tiles, the layout of panels.
 //
 // The matrices of F(4x4, 3x3), with interpolation points 0, 1, -1, 2, -2 and infinity:
 //        4  0 -5  0  1  0          1/4    0    0
@@ -38,7 +38,7 @@ HWY_INLINE void store_six(const Vector* from, float* to, std::size_t stride) {
   for (std::size_t i = 0; i < 6; ++i) store(from[i], to + i * stride);
 }
 
-// B' of six values, in place.
+// Applies B' to six values in place.
 HWY_INLINE void input_transform(Vector& a, Vector& b, Vector& c, Vector& d, Vector& e, Vector& f) {
   const Vector two = all(2), four = all(4), five = all(5);
   const Vector t0 = hn::MulAdd(four, a, hn::NegMulAdd(five, c, e));
@@ -53,7 +53,7 @@ HWY_INLINE void input_transform(Vector& a, Vector& b, Vector& c, Vector& d, Vect
   f = t5;
 }
 
-// A' of six values: four.
+// Applies A' to six values; the result has four.
 HWY_INLINE void output_transform(Vector a, Vector b, Vector c, Vector d, Vector e, Vector f,
                                  Vector* y) {
   const Vector p = hn::Add(b, c), q = hn::Sub(b, c), r = hn::Add(d, e), s = hn::Sub(d, e);
@@ -63,7 +63,7 @@ HWY_INLINE void output_transform(Vector a, Vector b, Vector c, Vector d, Vector 
   y[3] = hn::Add(hn::MulAdd(all(8), s, q), f);
 }
 
-// A of four values: six.
+// Applies A to four values; the result has six.
 HWY_INLINE void output_adjoint(Vector a, Vector b, Vector c, Vector d, Vector* m) {
   const Vector p = hn::Add(a, c), q = hn::Add(b, d);
   const Vector r = hn::MulAdd(all(4), c, a), s = hn::MulAdd(all(8), d, hn::Add(b, b));
@@ -75,7 +75,7 @@ HWY_INLINE void output_adjoint(Vector a, Vector b, Vector c, Vector d, Vector* m
   m[5] = d;
 }
 
-// B of six values: six.
+// Applies B to six values; the result has six.
 HWY_INLINE void input_adjoint(Vector a, Vector b, Vector c, Vector d, Vector e, Vector f,
                               Vector* x) {
   const Vector two = all(2), four = all(4), five = all(5);
@@ -88,7 +88,8 @@ HWY_INLINE void input_adjoint(Vector a, Vector b, Vector c, Vector d, Vector e, 
   x[5] = f;
 }
 
-// G of three values: six. As 1/4 (a), -1/6 (a + c +- b), 1/24 a + 1/6 c +- 1/12 b, c.
+// Applies G to three values; the result has six: 1/4 a, -1/6 (a + c +- b), 1/24 a + 1/6 c +- 1/12
+// b, c.
 HWY_INLINE void weight_transform(Vector a, Vector b, Vector c, Vector* u) {
   const Vector sum = hn::Add(a, c);
   const Vector far = hn::MulAdd(all(1.0f / 24), a, hn::Mul(all(1.0f / 6), c));
@@ -100,18 +101,18 @@ HWY_INLINE void weight_transform(Vector a, Vector b, Vector c, Vector* u) {
   u[5] = c;
 }
 
-// G' of six values: three.
+// Applies G' to six values; the result has three.
 HWY_INLINE void weight_adjoint(Vector a, Vector b, Vector c, Vector d, Vector e, Vector f,
                                Vector* g) {
   const Vector near = hn::Add(b, c), far = hn::Add(d, e);
-  const Vector base = hn::NegMulAdd(all(4.0f), near, far);  // 24 times what both ends share
+  const Vector base = hn::NegMulAdd(all(4.0f), near, far);  // 24 times the common part of both ends
   g[0] = hn::MulAdd(all(1.0f / 24), base, hn::Mul(all(0.25f), a));
   g[1] = hn::MulAdd(all(1.0f / 12), hn::Sub(d, e), hn::Mul(all(1.0f / 6), hn::Sub(c, b)));
   g[2] = hn::MulAdd(all(1.0f / 6), hn::Sub(far, near), f);
 }
 
-// Where element (row, column) of a matrix of `rows` x `columns` in panels lies: panels lie behind
-// each other, row by row.
+// Returns the index of element (row, column) of a `rows` x `columns` matrix in panels. Panels are
+// consecutive, each row by row.
 HWY_INLINE std::size_t in_panels(std::size_t rows, std::size_t columns, std::size_t row,
                                  std::size_t column) {
   std::size_t begin = 0;
@@ -122,7 +123,7 @@ HWY_INLINE std::size_t in_panels(std::size_t rows, std::size_t columns, std::siz
   }
 }
 
-// Where the tiles of a call lie: tile `number` counts through all images.
+// Holds the location of a tile in a call: tile `number` counts through all images.
 struct TilePlace {
   std::size_t image, down, across;
 };
@@ -131,7 +132,8 @@ HWY_INLINE TilePlace tile_place(const WinogradShape& shape, std::size_t number) 
   return {number / shape.tiles(), in_image / shape.tiles_across(), in_image % shape.tiles_across()};
 }
 
-// The image whose tiles are read: itself where it is whole tiles, else a copy with zeros around it.
+// Holds the image whose tiles are read: the image itself if it consists of whole tiles, else a copy
+// padded with zeros.
 template <class T>
 class PaddedImage {
  public:
@@ -151,7 +153,7 @@ class PaddedImage {
     }
     return memory_;
   }
-  // Where row y of the image begins in the padded one.
+  // Returns where row y of the image begins in the padded one.
   std::size_t corner(std::size_t y) const {
     return ((y + shape_.padding) * shape_.padded_width() + shape_.padding) * shape_.channels;
   }
@@ -163,8 +165,8 @@ class PaddedImage {
   std::size_t loaded_ = ~std::size_t{0};
 };
 
-// V = B' x B of `count` tiles from number `first` on. Calls keep(tile, channel, row, values) with
-// six vectors of each row of it.
+// Computes V = B' x B of `count` tiles from number `first` on. Calls keep(tile, channel, row,
+// values) with six vectors for each row of V.
 template <class T, class Keep>
 HWY_INLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& image,
                                  std::size_t first, std::size_t count, Keep keep) {
@@ -193,7 +195,7 @@ HWY_INLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& ima
   }
 }
 
-// As planes of float32.
+// Stores the transformed inputs as planes of float32.
 template <class T>
 HWY_NOINLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& image,
                                    std::size_t first, std::size_t count, float* v) {
@@ -204,8 +206,8 @@ HWY_NOINLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& i
                    });
 }
 
-// C = A P: A is [rows, depth] with `depth` floats a row, P a panel of `V` vectors, C has `stride`
-// floats a row. Rows are a multiple of R; R x V sums stay in registers.
+// Computes C = A P, with A [rows, depth] at `depth` floats per row, P a panel of `V` vectors, and C
+// at `stride` floats per row. `rows` is a multiple of R; R x V sums stay in registers.
 template <std::size_t R, std::size_t V>
 HWY_INLINE void multiply_panel(const float* a, const float* panel, std::size_t rows,
                                std::size_t depth, float* c, std::size_t stride) {
@@ -237,8 +239,8 @@ HWY_INLINE void multiply_panel(const float* a, const float* panel, std::size_t r
   }
 }
 
-// C = A B, B [depth, columns] in panels. `rows` is rounded up to a multiple of 12; what the rows
-// beyond it hold does not matter.
+// Computes C = A B, with B [depth, columns] in panels. `rows` is rounded up to a multiple of 12;
+// the contents of the extra rows do not matter.
 inline HWY_NOINLINE void multiply(const float* a, const float* b, std::size_t rows,
                                   std::size_t depth, std::size_t columns, float* c) {
   const std::size_t six = (rows + 5) / 6 * 6, twelve = (rows + 11) / 12 * 12;

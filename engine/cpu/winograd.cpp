@@ -10,7 +10,8 @@
 namespace lockstep::engine::cpu {
 namespace {
 
-// The planes: weights for forward, for backward, then for each thread its sums and its bias.
+// Holds the planes: weights for forward, weights for backward, then the sums and bias of each
+// thread.
 struct Planes {
   float *forward, *backward, *sums;
   std::size_t of_thread;
@@ -21,7 +22,7 @@ struct Planes {
         of_thread(shape.plane_weights() + shape.filters) {}
 };
 
-// The scratch: a part for each thread, then the planes where the caller keeps none.
+// Holds the scratch: a part per thread, then the planes unless the caller keeps them.
 struct WinogradScratch {
   float* parts;
   std::size_t of_thread;
@@ -41,8 +42,8 @@ bool winograd_fits(const ConvolutionSpec& s) {
          s.channels % 16 == 0 && s.filters % 16 == 0;
 }
 
-// At least half of the tiles' outputs must be there; and so many tiles that transforming the
-// weights, which costs as much as some tiles do, does not outweigh what they save.
+// Returns whether at least half of the tiles' outputs exist and there are enough tiles.
+// Transforming the weights costs as much as some tiles, which must not outweigh the savings.
 bool winograd_pays(const ConvolutionSpec& s, std::size_t rows) {
   constexpr std::size_t kOutputs = WinogradShape::kTile * WinogradShape::kTile, kFewTiles = 8;
   const std::size_t tiles = winograd_shape(s, false).tiles();

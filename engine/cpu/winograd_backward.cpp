@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
-// The gradient of a tile's 4x4 outputs, kWidth filters of it: zero outside the image and where ReLU
-// cut. Adds what there is to `bias`.
+// Loads the gradient of a tile's 4x4 outputs for kWidth filters: zero outside the image and where
+// ReLU cut. Adds the gradients to `bias`.
 template <class T>
 HWY_INLINE void load_tile(const WinogradShape& s, const TilePlace& place, const T* dy, const T* y,
                           Vector g[4][4], Vector& bias) {
@@ -36,7 +36,7 @@ HWY_INLINE void load_tile(const WinogradShape& s, const TilePlace& place, const 
   }
 }
 
-// The same behind a pool: each gradient goes to the place of its window's largest.
+// Loads the same behind a pool: each gradient goes to the position of its window's maximum.
 template <class T>
 HWY_INLINE void load_pooled(const WinogradShape& s, const TilePlace& place, const T* dy,
                             const std::uint8_t* places, Vector g[4][4], Vector& bias) {
@@ -63,8 +63,8 @@ HWY_INLINE void load_pooled(const WinogradShape& s, const TilePlace& place, cons
   }
 }
 
-// What load_pooled will read of `tile`, filters f and up: rows of windows are too short for the
-// processor to see where they lead.
+// Prefetches the data that load_pooled will read of `tile`, from filter f on. Rows of windows are
+// too short for the processor to predict the accesses.
 template <class T>
 HWY_INLINE void fetch_pooled(const WinogradShape& s, const WinogradBackward<T>& call,
                              std::size_t tile, std::size_t f) {
@@ -81,8 +81,8 @@ HWY_INLINE void fetch_pooled(const WinogradShape& s, const WinogradBackward<T>& 
   }
 }
 
-// dM = A dy A' of `count` tiles from number `first` on. Calls keep(tile, filter, row, values) with
-// six vectors of each row of it.
+// Computes dM = A dy A' of `count` tiles from number `first` on. Calls keep(tile, filter, row,
+// values) with six vectors for each row of dM.
 template <class T, class Keep>
 HWY_INLINE void transform_gradients(const WinogradShape& s, const WinogradBackward<T>& call,
                                     std::size_t first, std::size_t count, Keep keep) {
@@ -118,7 +118,7 @@ HWY_INLINE void transform_gradients(const WinogradShape& s, const WinogradBackwa
   }
 }
 
-// As planes of float32.
+// Stores the transformed gradients as planes of float32.
 template <class T>
 HWY_NOINLINE void transform_gradients(const WinogradShape& s, const WinogradBackward<T>& call,
                                       std::size_t first, std::size_t count, float* m) {
@@ -129,8 +129,8 @@ HWY_NOINLINE void transform_gradients(const WinogradShape& s, const WinogradBack
                       });
 }
 
-// Rows k .. k + K of a panel of the sums: += V' dM over the tiles, V columns of vectors wide; =
-// where `fresh`.
+// Adds V' dM over the tiles to K rows of a panel of the sums, V vectors of columns wide; overwrites
+// them if `fresh`.
 template <std::size_t K, std::size_t V>
 HWY_INLINE void add_products(const float* v, std::size_t channels, const float* m,
                              std::size_t filters, std::size_t tiles, bool fresh, float* sums) {
@@ -187,14 +187,14 @@ inline HWY_NOINLINE void add_plane(const WinogradShape& s, const float* v, const
   }
 }
 
-// The gradients of inputs, added up as float32: in dx itself where that is float32 and the tiles
-// are whole, else in a padded image of their own.
+// Sums the gradients of inputs as float32: in dx itself if that is float32 and the tiles are whole,
+// else in a padded image.
 template <class T>
 class InputGradient {
  public:
   InputGradient(const WinogradShape& shape, const PaddedImage<T>& layout, T* dx, float* memory)
       : shape_(shape), layout_(layout), dx_(dx), memory_(memory) {}
-  // Tiles come in order: the first of an image clears, the last one stores.
+  // Tiles come in order: the first of an image clears it, and the last one stores it.
   float* begin(std::size_t image) {
     if constexpr (kWide) {
       if (shape_.whole()) memory_ = dx_ + image * shape_.inputs();
@@ -226,7 +226,7 @@ class InputGradient {
   std::size_t open_ = ~std::size_t{0};
 };
 
-// dx += B dV B' of `count` tiles from number `first` on.
+// Adds B dV B' of `count` tiles from number `first` on to dx.
 template <class T>
 HWY_NOINLINE void transform_back(const WinogradShape& s, std::size_t first, std::size_t count,
                                  const float* v, InputGradient<T>& image) {
@@ -260,10 +260,10 @@ HWY_NOINLINE void transform_back(const WinogradShape& s, std::size_t first, std:
   }
 }
 
-// Planes of bfloat16 for products of pairs: of the inputs pairs of tiles, [tiles / 2, channels]; of
-// the gradients first the tiles, [tiles, filters], then their pairs, [tiles / 2, filters]. The
-// first tile of a pair waits there as float32. Of an odd number of tiles the last one's partner is
-// zero.
+// Returns the pairs in a plane of gradients. The bfloat16 planes of the inputs hold pairs of tiles,
+// [tiles / 2, channels]. Those of the gradients hold first the tiles, [tiles, filters], then their
+// pairs, [tiles / 2, filters]. The first tile of a pair is kept there as float32 until the second
+// one is computed. If the number of tiles is odd, the last one is paired with zeros.
 HWY_INLINE std::uint32_t* pairs_of(const WinogradShape& s, float* m) {
   return reinterpret_cast<std::uint32_t*>(m + s.block() * s.filters / 2);
 }
@@ -317,7 +317,7 @@ HWY_NOINLINE void pairs_of_gradients(const WinogradShape& s, const WinogradBackw
   }
 }
 
-// As `backward`, the products of a plane by pairs.
+// Computes the same as `backward`, with pair products within a plane.
 HWY_INLINE void backward_by_pairs(const WinogradShape& s, const WinogradBackward<BFloat16>& call) {
   float* v = aligned(call.scratch);
   float* m = v + kPlanes * s.input_stride();
@@ -347,7 +347,8 @@ HWY_INLINE void backward_by_pairs(const WinogradShape& s, const WinogradBackward
   }
 }
 
-// Blocks of tiles, plane by plane: the gradients of the sums first, then dV in the memory of V.
+// Takes blocks of tiles plane by plane: first the sums of the weights' gradients, then dV in the
+// memory of V.
 template <class T>
 HWY_INLINE void backward(const WinogradShape& s, const WinogradBackward<T>& call) {
   float* v = aligned(call.scratch);

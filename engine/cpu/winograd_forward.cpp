@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
-// The 4x4 outputs of a tile that lie on the image, kWidth filters of them.
+// Stores the 4x4 outputs of a tile that lie inside the image, for kWidth filters.
 template <class T>
 HWY_INLINE void store_tile(const WinogradShape& s, const TilePlace& place, const Vector y[4][4],
                            T* image) {
@@ -37,14 +37,14 @@ HWY_INLINE void store_tile(const WinogradShape& s, const TilePlace& place, const
   }
 }
 
-// `value` at place `number` takes over where it is larger, or the first that is not a number.
+// Replaces the best by `value` at position `number` if it is larger, or if it is the first NaN.
 HWY_INLINE void larger(Vector value, float number, Vector& best, Vector& at) {
   const auto wins = hn::Or(hn::Gt(value, best), hn::And(hn::Ne(value, value), hn::Eq(best, best)));
   best = hn::IfThenElse(wins, value, best);
   at = hn::IfThenElse(wins, all(number), at);
 }
 
-// The largest of each window of 2x2 and its number.
+// Stores the maximum of each 2x2 window and its position.
 template <class T>
 HWY_INLINE void store_pooled(const WinogradShape& s, const TilePlace& place, const Vector y[4][4],
                              T* image, std::uint8_t* places) {
@@ -72,7 +72,7 @@ HWY_INLINE void store_pooled(const WinogradShape& s, const TilePlace& place, con
   }
 }
 
-// y = A' M A of `count` tiles from number `first` on, with what comes after.
+// Computes y = A' M A of `count` tiles from number `first` on, and applies bias, ReLU and the pool.
 template <class T>
 HWY_NOINLINE void transform_outputs(const WinogradShape& s, const WinogradForward<T>& call,
                                     std::size_t first, std::size_t count, const float* m) {
@@ -112,7 +112,7 @@ HWY_NOINLINE void transform_outputs(const WinogradShape& s, const WinogradForwar
   }
 }
 
-// Blocks of tiles: inputs transformed, multiplied plane by plane, transformed back.
+// Takes blocks of tiles: transforms the inputs, multiplies plane by plane, and transforms back.
 template <class T>
 HWY_INLINE void forward(const WinogradShape& s, const WinogradForward<T>& call) {
   float* v = aligned(call.scratch);

@@ -14,10 +14,10 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
-constexpr std::size_t kSquare = 16;  // filters or channels: both are multiples of it
+constexpr std::size_t kSquare = 16;  // filters or channels; divides both
 
-// G g G' of kWidth kernels, whose nine weights lie `stride` apart, to all planes; past the caches
-// where kStream.
+// Computes G g G' of kWidth kernels, whose nine weights are `stride` apart, and stores it to all
+// planes, with non-temporal stores if kStream.
 template <bool kStream, class T>
 HWY_INLINE void transform_weight(const T* w, std::size_t stride, float* planes, std::size_t plane) {
   Vector half[6][3];
@@ -45,7 +45,7 @@ HWY_INLINE void transform_weight(const T* w, std::size_t stride, float* planes, 
   }
 }
 
-// For backward by products of pairs: words of two neighbouring filters.
+// Transforms the weights for backward with pair products: words of two adjacent filters.
 HWY_INLINE void transform_pairs(const WinogradShape& s, const BFloat16* w, float* backward) {
   const std::size_t filter = 9 * s.channels, plane = s.plane() / 2;
   alignas(64) float second[kPlanes * kWidth];
@@ -62,7 +62,8 @@ HWY_INLINE void transform_pairs(const WinogradShape& s, const BFloat16* w, float
   }
 }
 
-// Lanes are channels for backward, as w has them, and filters for forward: w is turned first.
+// Lanes are channels for backward, as in w, and filters for forward, for which w is transposed
+// first.
 template <bool kStream, class T>
 HWY_INLINE void transform_weights(const WinogradShape& s, const T* w, float* forward,
                                   float* backward) {
@@ -92,7 +93,7 @@ HWY_INLINE void transform_weights(const WinogradShape& s, const T* w, float* for
   }
 }
 
-// Planes that no cache holds go past the caches, where a vector is a whole line of them.
+// Uses non-temporal stores for planes that no cache holds, if a vector is a whole cache line.
 template <class T>
 HWY_INLINE void weights(const WinogradShape& s, const T* w, float* forward, float* backward) {
   constexpr std::size_t kLine = 16;
@@ -108,7 +109,7 @@ HWY_INLINE void weights(const WinogradShape& s, const T* w, float* forward, floa
   }
 }
 
-// G' u G of kWidth filters of one channel. Asks for what lies `ahead` floats behind.
+// Computes G' u G of kWidth filters of one channel. Prefetches the data `ahead` floats further.
 HWY_INLINE void transform_sums(const float* u, std::size_t plane, std::size_t ahead, float* nine,
                                std::size_t stride) {
   Vector half[3][6];
@@ -133,8 +134,8 @@ HWY_INLINE void transform_sums(const float* u, std::size_t plane, std::size_t ah
   }
 }
 
-// Squares of filters and channels, so that dw is written in lines, in the order in which the planes
-// lie in memory.
+// Computes dw in squares of filters and channels, so that it is written in whole lines, in the
+// order of the planes in memory.
 template <class T>
 HWY_INLINE void gradient(const WinogradShape& s, const float* sums, T* dw, bool accumulate) {
   alignas(64) float nine[9][kSquare][kWidth];    // channel, filter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// For builds without the CUDA toolkit.
+// Stubs of cuda_device.h for builds without the CUDA toolkit.
 #include "engine/cuda/cuda_device.h"
 
 namespace lockstep::engine {

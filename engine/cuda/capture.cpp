@@ -26,7 +26,7 @@ GraphRun::~GraphRun() {
     context_->use();
     context_->driver().graph_exec_destroy(run_);
   } catch (const Error&) {
-    // Then the context is gone, and the graph with it.
+    // The context is gone, and the graph with it.
   }
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A recording of streams that goes on, and what it ends with: a graph of the driver's. Streams that
-// are recorded together share one Capture; their owners queue from several threads, and the
-// driver's graph is not made for that, so they take turns. What fails is noted, and from then on
-// nothing is queued: nothing would have been done, so the host's part of a step comes to its end as
-// it would have, and whoever ends the recording learns why there is none. Errors are those of the
-// calls that are noted; `GraphRun` throws Error(kDevice).
+// CUDA graph capture of streams. Streams that are captured together share one Capture. Their owners
+// queue from several threads, and the driver's graph is not thread-safe, so Capture serializes the
+// calls. It notes the first error and queues nothing after it. The host's part of the step
+// therefore ends as usual, and the call that ends the capture returns the error. Noted errors are
+// those of the queued calls; `GraphRun` throws Error(kDevice).
 #pragma once
 #include <mutex>
 #include <string>
@@ -16,7 +15,7 @@ namespace lockstep::engine::cuda {
 
 class Capture {
  public:
-  // Any thread.
+  // Runs `call` unless an earlier one failed. Thread-safe.
   template <class Call>
   void queue(Call&& call) {
     const std::lock_guard lock(mutex_);
@@ -27,24 +26,25 @@ class Capture {
       failure_ = error.what();
     }
   }
-  // What cannot be recorded was asked for; the first reason stays.
+  // Fails the capture because an operation cannot be captured. The first reason stays.
   void refuse(const std::string& why);
-  std::string failure() const;  // empty: none so far
+  std::string failure() const;  // empty: no failure so far
 
  private:
   mutable std::mutex mutex_;
   std::string failure_;
 };
 
-// A recorded graph that can be launched. One thread at a time. It must not run when it goes.
+// Owns an executable graph. Use it from one thread at a time, and destroy it only after its
+// launches are done.
 class GraphRun {
  public:
-  // Takes the graph over.
+  // Takes ownership of the graph.
   GraphRun(const Context& context, CUgraph graph);
   ~GraphRun();
   GraphRun(const GraphRun&) = delete;
   GraphRun& operator=(const GraphRun&) = delete;
-  void launch(CUstream stream) const;  // behind its work; some microseconds
+  void launch(CUstream stream) const;  // queued on the stream; takes some microseconds
 
  private:
   const Context* context_;

@@ -96,7 +96,7 @@ std::size_t Context::free_memory() const {
   return free;
 }
 
-// Another library of this process may have made the way before.
+// Another library of this process may already have enabled the access.
 bool Context::reach(const Context& other) const {
   if (device_ == other.device_) return true;
   int can = 0;
@@ -108,7 +108,7 @@ bool Context::reach(const Context& other) const {
   return true;
 }
 
-// Where queued work has failed, whatever is called says so. Whoever looks after waits may know why.
+// Once queued work has failed, every call returns its error. The wait callback may know the cause.
 void Context::check(CUresult result, const char* call) const {
   if (result == CUDA_SUCCESS) return;
   if (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result < CUDA_ERROR_NOT_PERMITTED)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// One GPU as the driver shows it: its primary context, which all libraries share, and what it can
-// do. Lives as long as everything made with it. Any thread; each call that works on the GPU makes
-// the context current on its thread first, which is cheap where it is already. Errors:
-// Error(kDevice) with the driver's call and its words; of a GPU too old for our kernels, with what
-// is needed.
+// A Context holds the primary context of a GPU, which all libraries share, and its properties. It
+// must outlive everything that was made with it. Thread-safe: each call that works on the GPU first
+// makes the context current on its thread, which is cheap if it already is. Throws Error(kDevice)
+// with the driver's call and its message; for a GPU that is too old, the message names the required
+// capability.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -24,51 +24,53 @@ struct GpuFacts {
   int capability = 0;      // 90 for compute capability 9.0
   std::size_t memory = 0;  // bytes
   int multiprocessors = 0;
-  std::size_t cache = 0;  // bytes of level 2
+  std::size_t cache = 0;  // bytes of L2 cache
 };
 
-// Of the GPU `index`, without making a context: a few milliseconds, and none of its memory. Throws
-// Error(kDevice) of a GPU that is too old.
+// Returns the properties of GPU `index` in a few milliseconds, without making a context and without
+// GPU memory. Throws Error(kDevice) if the GPU is too old.
 GpuFacts facts_of(const Driver& driver, int index);
 
 class Context {
  public:
   static constexpr int kLeastCapability = 80;
 
-  // The GPU `index` of those that the driver shows (it heeds CUDA_VISIBLE_DEVICES, and its order).
+  // Opens GPU `index` of those that the driver shows, which follows CUDA_VISIBLE_DEVICES and its
+  // order.
   Context(const Driver& driver, int index);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  void use() const;  // current on the calling thread from now on
+  void use() const;  // makes it current on the calling thread
   const Driver& driver() const { return *driver_; }
   int index() const { return index_; }
   CUcontext handle() const { return context_; }
   const GpuFacts& facts() const { return facts_; }
-  std::size_t free_memory() const;  // bytes, of all processes
-  // From now on kernels of this GPU read and write memory of `other`, what lies there now and what
-  // will. False where the driver has no way from one to the other. Makes allocating slower.
+  std::size_t free_memory() const;  // bytes, over all processes
+  // Lets kernels of this GPU read and write all memory of `other`, present and future. Returns
+  // false if the driver cannot access one from the other. Allocations become slower.
   bool reach(const Context& other) const;
 
-  // Work on this GPU did not come to an end within its deadline. Then nobody waits for it again,
-  // and what lies there is left to the driver, which drops it when the process ends: freeing would
-  // wait.
+  // Marks the GPU as stuck after work missed its deadline. Nothing waits for it again, and its
+  // memory stays allocated until the process ends, since freeing would wait.
   void give_up() const { stuck_ = true; }
   bool stuck() const { return stuck_; }
 
-  // Libraries that have worked on this GPU (cuDNN, cuBLASLt) may hold what is of the context, which
-  // would go with its last holder: from now on the process is one, to its end.
+  // Keeps the context until the process ends. Libraries that used this GPU (cuDNN, cuBLASLt) may
+  // hold resources of the context, which its last owner would destroy.
   void keep() const { kept_ = true; }
 
-  // Called again and again while somebody waits for this GPU, on that thread, with how long it has
-  // (nanoseconds::max(): work has failed): what it throws ends the wait, whose deadline is its own
-  // then. One at a time; an empty one removes it. Asked, says whether there is one.
+  // Sets the callback that runs repeatedly while a thread waits for this GPU, on that thread. It
+  // receives the time waited so far; nanoseconds::max() means that work has failed. An exception
+  // from it ends the wait, and the wait then has no deadline of its own. There is one callback at a
+  // time; an empty one removes it. `on_waiting` calls it and returns whether there is one.
   using Look = std::function<void(std::chrono::nanoseconds)>;
   void set_on_waiting(Look look) const;
   bool on_waiting(std::chrono::nanoseconds waited) const;
 
-  // The streams there are (CudaStream says so), while none can go.
+  // These functions keep the set of this GPU's streams for CudaStream. None can be removed during a
+  // visit.
   void add(CUstream stream) const;
   void remove(CUstream stream) const;
   template <class Visit>
@@ -77,7 +79,7 @@ class Context {
     for (const CUstream stream : streams_) visit(stream);
   }
 
-  // Throws Error(kDevice) where `result` is not success: "cuda:0: cuMemAlloc failed: out of memory
+  // Throws Error(kDevice) unless `result` is success: "cuda:0: cuMemAlloc failed: out of memory
   // (CUDA_ERROR_OUT_OF_MEMORY)".
   void check(CUresult result, const char* call) const;
 

@@ -22,7 +22,7 @@ const char* pass_name(Convolution::Pass pass) {
   return pass == Convolution::Pass::kGradientOfData ? "gradient of data" : "gradient of weights";
 }
 
-// All that its graph says.
+// Returns a description of the convolution with all properties of its graph.
 std::string convolution_text(const Convolution& call) {
   const ConvolutionSpec& s = call.spec;
   const bool forward = call.pass == Convolution::Pass::kForward;
@@ -111,7 +111,7 @@ const CudnnDescriptor& ConvolutionGraph::steps() {
   return keep(std::move(made));
 }
 
-// The convolution, and behind it what there is of bias and ReLU; the last of them writes y.
+// Adds the convolution, then bias and ReLU if present. The last operation writes y.
 void ConvolutionGraph::add_forward(const Extents& x, const Extents& w, const Extents& y) {
   const bool bias = call_.spec.bias, relu = call_.spec.activation == Activation::kRelu;
   const CudnnDescriptor& target = operand(kTarget, y);
@@ -173,7 +173,7 @@ void ConvolutionGraph::add_pointwise(cudnnPointwiseMode_t mode, const CudnnDescr
   operations_.push_back(keep(std::move(made)).handle());
 }
 
-// An engine's notes say in what it is not exact.
+// Returns whether the engine is deterministic and precise enough, according to its numerical notes.
 bool ConvolutionGraph::allowed(const CudnnDescriptor& engine) const {
   const auto notes = engine.get_all<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE);
   const auto has = [&](cudnnBackendNumericalNote_t note) {
@@ -187,7 +187,7 @@ bool ConvolutionGraph::allowed(const CudnnDescriptor& engine) const {
          (tf32_ || !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
 }
 
-// The library does not say how many knobs were chosen before it is given descriptors for them.
+// The library reports the number of knobs only when it is given descriptors for them.
 EngineChoice ConvolutionGraph::choice_of(const CudnnDescriptor& engine,
                                          const CudnnDescriptor& configuration) const {
   std::vector<CudnnDescriptor> knobs;
@@ -227,7 +227,7 @@ std::optional<ConvolutionPlan> ConvolutionGraph::plan_of(CudnnDescriptor configu
                          .workspace = workspace};
 }
 
-// Any step may be the one at which the library refuses an engine or a knob that it does not have.
+// The library may refuse an unknown engine or knob at any of these steps.
 std::optional<ConvolutionPlan> ConvolutionGraph::plan(const EngineChoice& choice) const {
   std::vector<CudnnDescriptor> parts;
   std::vector<cudnnBackendDescriptor_t> knobs;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// One convolution as cuDNN's operation graph, and the plans that the library has for it. Forward is
-// one graph with bias and ReLU, which the library is told to let NaN through. Tensors are NHWC and
-// aligned to kAlignment bytes; sums, and what lies between the operations, are float32. Making a
-// graph costs microseconds, a plan up to seconds where the library compiles it. A plan can be built
-// again from its engine and knobs, for the same graph. One thread. Errors: Error(kDevice) with the
-// library's words.
+// One convolution as an operation graph of cuDNN, and the execution plans of the library for it.
+// Forward is one graph with bias and ReLU, in which NaN propagates. Tensors are NHWC and aligned to
+// kAlignment bytes. Sums and intermediate tensors are float32. Making a graph costs microseconds; a
+// plan costs up to seconds if the library compiles it. A plan can be rebuilt from its engine and
+// knobs, for the same graph. Not thread-safe. Throws Error(kDevice) with the library's message.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -20,16 +19,16 @@
 
 namespace lockstep::engine::cuda {
 
-// Something that cuDNN can run, what it was made from, and the bytes of workspace that it needs.
+// An execution plan, the descriptors it was made from, and the bytes of workspace it needs.
 struct ConvolutionPlan {
   EngineChoice choice;
-  std::vector<CudnnDescriptor> parts;  // of the configuration
+  std::vector<CudnnDescriptor> parts;  // descriptors that the configuration uses
   CudnnDescriptor configuration;
   CudnnDescriptor plan;
   std::size_t workspace = 0;
 };
 
-// For which GPU cuDNN is asked: that of a handle, or, without a GPU, one that is described.
+// The GPU that cuDNN plans for: the GPU of a handle, or a described device if there is no GPU.
 struct CudnnTarget {
   cudnnHandle_t handle = nullptr;
   const CudnnDescriptor* device = nullptr;
@@ -37,29 +36,30 @@ struct CudnnTarget {
 
 class ConvolutionGraph {
  public:
-  static constexpr std::size_t kAlignment = 16;                          // bytes, of each operand
-  static constexpr std::size_t kMostWorkspace = std::size_t(256) << 20;  // bytes, of a plan
+  static constexpr std::size_t kAlignment = 16;                          // bytes, for each operand
+  static constexpr std::size_t kMostWorkspace = std::size_t(256) << 20;  // bytes, for a plan
 
-  // The numbers of the operands, in the order in which Convolutions::run has them.
+  // Tensor IDs of the operands, in the order of the parameters of Convolutions::run.
   enum Operand : std::int64_t { kFirst, kSecond, kBias, kTarget };
 
-  // `tf32`: products of float32 may be rounded to 10 bits of fraction before they are added.
+  // `tf32`: factors of float32 products may be rounded to 10 bits of fraction.
   ConvolutionGraph(const Cudnn& library, const Convolution& call, CudnnTarget target, bool tf32);
 
-  // At most so many, what the library thinks best first: those that give the same bits every time,
-  // keep to the precision, and need at most kMostWorkspace. At least one, or Error(kDevice).
+  // Returns at most `most` plans, the library's favorite first. All of them are deterministic, keep
+  // the precision, and need at most kMostWorkspace. Throws Error(kDevice) if there is none.
   std::vector<ConvolutionPlan> plans(std::size_t most) const;
 
-  // The one of a choice; none where the library cannot build it, or it is not one of those above.
+  // Returns the plan of a choice, or none if the library cannot build it or it breaks the rules of
+  // `plans`.
   std::optional<ConvolutionPlan> plan(const EngineChoice& choice) const;
 
-  // A line of all that plans depend on, but the library and the GPU.
+  // Returns one line with everything that plans depend on, except the library and the GPU.
   std::string problem() const;
 
  private:
-  using Extents = std::array<std::int64_t, 4>;  // as cuDNN counts them: N, C, H, W
-  // Parts of the graph: a tensor that lies in memory, one between two operations, and the steps of
-  // the kernel.
+  using Extents = std::array<std::int64_t, 4>;  // N, C, H, W, in cuDNN's order
+  // Make descriptors of the graph: a tensor in memory, a virtual tensor between two operations, and
+  // the strides and padding of the kernel.
   const CudnnDescriptor& operand(Operand number, const Extents& extents);
   const CudnnDescriptor& between(const Extents& extents);
   const CudnnDescriptor& tensor(std::int64_t number, const Extents& extents, cudnnDataType_t type,
@@ -74,7 +74,7 @@ class ConvolutionGraph {
                      const CudnnDescriptor* second, const CudnnDescriptor& y);
   bool allowed(const CudnnDescriptor& engine) const;
   EngineChoice choice_of(const CudnnDescriptor& engine, const CudnnDescriptor& configuration) const;
-  // None where it is not allowed, or the library cannot do it.
+  // Returns none if the plan is not allowed or the library cannot build it.
   std::optional<ConvolutionPlan> plan_of(CudnnDescriptor configuration) const;
   void add_plans(cudnnBackendHeurMode_t mode, std::size_t most,
                  std::vector<ConvolutionPlan>& plans) const;
@@ -83,9 +83,9 @@ class ConvolutionGraph {
   Convolution call_;
   CudnnTarget target_;
   bool tf32_;
-  std::int64_t numbers_ = kTarget + 1;                // of tensors, given so far
-  std::deque<CudnnDescriptor> parts_;                 // what the graph is made of
-  std::vector<cudnnBackendDescriptor_t> operations_;  // of the parts
+  std::int64_t numbers_ = kTarget + 1;                // next tensor ID
+  std::deque<CudnnDescriptor> parts_;                 // descriptors that the graph uses
+  std::vector<cudnnBackendDescriptor_t> operations_;  // handles among the parts
   CudnnDescriptor graph_;
 };
 

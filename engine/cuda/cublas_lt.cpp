@@ -17,7 +17,7 @@ cudaDataType_t cuda_type(DType type) {
   return type == DType::kBFloat16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-// The largest power of two that divides the address; 256 is as good as any larger one.
+// Returns the largest power of two that divides the address, at most 256. Larger ones gain nothing.
 std::uint32_t alignment_of(const void* data) {
   constexpr std::uintptr_t kMost = 256;
   const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(data) | kMost;
@@ -76,14 +76,14 @@ void CublasLt::run_now(const CudaStream& stream, const Product& product, const v
         "cublasLtMatmul", product);
 }
 
-// A row-major matrix is to the library its transposed one: as many rows as ours has columns.
+// The library sees a row-major matrix as its transpose: it has as many rows as ours has columns.
 CublasLt::Plan CublasLt::plan(const Key& key, const void* bias) const {
   const Product& p = key.product;
   Plan made{.description = description(p),
             .a = p.transpose_a ? layout(p, p.k, p.m) : layout(p, p.m, p.k),
             .b = p.transpose_b ? layout(p, p.n, p.k) : layout(p, p.k, p.n),
             .c = layout(p, p.m, p.n)};
-  if (p.bias) {  // its alignment counts when a kernel is chosen
+  if (p.bias) {  // the choice depends on its alignment
     check(library_->desc_set_attribute(made.description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                        &bias, sizeof bias),
           "cublasLtMatmulDescSetAttribute", p);
@@ -101,7 +101,7 @@ CublasLt::Layout CublasLt::layout(const Product& product, std::size_t rows,
   return {made, library_->layout_destroy};
 }
 
-// The library's first operand is our b, its second our a.
+// The library's first operand is our b, and its second is our a.
 CublasLt::Description CublasLt::description(const Product& product) const {
   const bool fast = tf32_ && product.dtype == DType::kFloat32;
   cublasLtMatmulDesc_t handle = nullptr;

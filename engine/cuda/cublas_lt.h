@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Products of matrices by cuBLASLt, bias and ReLU in the same kernel. The library counts matrices
-// by columns, so it is given the transposed problem: c' = op(b)' op(a)', whose operands lie in
-// memory as ours do. The first call of a shape, and of an alignment of its operands, asks for the
-// library's best kernel: some microseconds; nothing is timed, so the choice is the same in each
-// run. Later calls queue that kernel. Kernels that split a sum must add its parts in float32 and in
-// one order: the same bits every time. Its ReLU is max(x, 0); what becomes of NaN there its manual
-// leaves open. The replica's computing thread. Errors: Error(kDevice) with the call, the status and
-// the product.
+// Matrix products by cuBLASLt, with bias and ReLU in the same kernel. The library is column-major,
+// so it gets the transposed problem c' = op(b)' op(a)', whose operands have our layout. The first
+// call of a shape and alignment asks the library's heuristic for a kernel, which takes some
+// microseconds. Nothing is timed, so every run chooses the same kernel. Later calls queue that
+// kernel. Kernels that split a sum must add its parts in float32 and in a fixed order, so results
+// are deterministic. ReLU is max(x, 0); the manual does not define it for NaN. Use it on the
+// replica's computing thread. Throws Error(kDevice) with the call, the status and the product.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -22,11 +21,12 @@ namespace lockstep::engine::cuda {
 
 class CublasLt final : public Products {
  public:
-  static constexpr std::size_t kWorkspace = std::size_t(32) << 20;  // bytes, of all products
+  static constexpr std::size_t kWorkspace = std::size_t(32) << 20;  // bytes, shared by all products
 
-  // `tf32`: float32 factors may be rounded to 10 bits of fraction. All of them must outlive this.
+  // `tf32`: float32 factors may be rounded to 10 bits of fraction. All arguments must outlive this
+  // object.
   CublasLt(const CublasLtFunctions& library, const Context& context, Memory& memory, bool tf32);
-  // All work queued by this must be done.
+  // Requires that all work it queued is done.
   ~CublasLt() override;
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
@@ -37,7 +37,7 @@ class CublasLt final : public Products {
  private:
   void run_now(const CudaStream& stream, const Product& product, const void* a, const void* b,
                const void* bias, void* c);
-  // A product, and to how many bytes (a power of two) a, b, bias and c are aligned.
+  // Holds a product and the alignments of a, b, bias and c in bytes (powers of two).
   struct Key {
     Product product;
     std::array<std::uint32_t, 4> alignments{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The functions of cuBLASLt that lockstep calls, found at run time. Tests fill the table with their
-// own. It must outlive what was made with it. Any thread.
+// The functions of cuBLASLt that lockstep calls, loaded at run time. Tests fill the table with
+// fakes. It must outlive everything that was made with it. Thread-safe.
 #pragma once
 #include <cublasLt.h>
 
@@ -24,8 +24,8 @@ struct CublasLtFunctions {
   decltype(&cublasLtMatmul) matmul = nullptr;
 };
 
-// The library of the major version that lockstep was built with; it stays open to the end of the
-// program. Throws Error(kUnavailable) where there is none.
+// Loads the library, of the major version that lockstep was built with. It stays loaded until the
+// program ends. Throws Error(kUnavailable) if there is none.
 CublasLtFunctions load_cublas_lt();
 
 }  // namespace lockstep::engine::cuda

@@ -19,7 +19,7 @@ namespace lockstep::engine {
 namespace cuda {
 namespace {
 
-// Opened when they are first needed, once for all GPUs. Any thread.
+// The libraries, loaded on first use, once for all GPUs. Thread-safe.
 class LateLibraries {
  public:
   const Libraries& opened() {
@@ -33,14 +33,14 @@ class LateLibraries {
   std::optional<Libraries> libraries_;
 };
 
-// All that the choice of a kernel depends on besides what it computes.
+// Returns everything that the choice of a kernel depends on, except the problem.
 std::string machine_of(const GpuFacts& gpu, const Cudnn& library) {
   return fmt::format("{}, compute capability {}.{}, {} multiprocessors, {}, own kernels {}",
                      gpu.name, gpu.capability / 10, gpu.capability % 10, gpu.multiprocessors,
                      version_text(library), kOwnKernels);
 }
 
-// What `load` finds fault with, as a line; empty where it opens the library.
+// Returns the error of `load` as one line; empty if it succeeds.
 template <class Load>
 std::string fault(Load load) {
   try {
@@ -51,7 +51,7 @@ std::string fault(Load load) {
   return "";
 }
 
-// `version` opens the library and returns its name and version.
+// Returns the finding for a library. `version` loads it and returns its name and version.
 template <class Version>
 LibraryFinding finding(const char* name, Version version) {
   LibraryFinding found{.name = name};
@@ -61,7 +61,7 @@ LibraryFinding finding(const char* name, Version version) {
   return found;
 }
 
-// The kernels of the GPUs: own ones, and the libraries'.
+// Returns the kernels for the GPUs: lockstep's own and those of the libraries.
 GpuKernels kernels_with(const CudaOptions& options) {
   const auto libraries = std::make_shared<LateLibraries>();
   const auto caches = std::make_shared<PlanCaches>(options.plan_cache, options.log);
@@ -95,7 +95,7 @@ std::vector<std::unique_ptr<Device>> cuda_devices(const CudaOptions& options) {
     return cuda::gpu_list(cuda::load_driver(), cuda::kernels_with(options), options.memory_fraction,
                           options.memory_bytes);
   } catch (const Error& error) {
-    // An ordinary machine without GPUs; the findings have the reason.
+    // This is an ordinary machine without GPUs; `cuda_findings` gives the reason.
     if (error.code() != Code::kUnavailable) throw;
     return {};
   }

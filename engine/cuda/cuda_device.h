@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The GPUs "cuda:0", "cuda:1", ... of this machine, of NVIDIA. All that the rest of lockstep sees
-// of CUDA; there in every build, also where lockstep was built without the toolkit. Any thread. The
-// first call opens the driver: a tenth of a second, or more where no other process uses a GPU.
+// The NVIDIA GPUs "cuda:0", "cuda:1", ... of this machine. Besides nvtx.h, the rest of lockstep
+// uses only this header of the CUDA backend. It exists in every build, with or without the toolkit.
+// Thread-safe. The first call opens the driver, which takes a tenth of a second, or more if no
+// other process uses a GPU.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -18,38 +19,39 @@
 namespace lockstep::engine {
 
 struct CudaOptions {
-  double memory_fraction = 0.95;  // of each GPU's memory that is free when it is first used
-  std::size_t memory_bytes = 0;   // of each, at most, whatever the fraction allows; 0: what that is
-  bool tf32 = true;  // products of float32 by tensor cores, with 10 bits of mantissa: much faster
-  // Kernels of cuDNN that are timed for each shape of a convolution. To build one takes
-  // milliseconds, or half a second where the library compiles it.
+  double memory_fraction = 0.95;  // of each GPU's free memory at first use
+  std::size_t memory_bytes = 0;   // additional limit per GPU; 0: none
+  bool tf32 = true;               // TF32 tensor cores for float32 products
+  // Number of cuDNN kernels that are timed for each shape of a convolution. Building one takes
+  // milliseconds, or half a second if the library compiles it.
   std::size_t plan_candidates = 8;
-  // The folder in which is kept what was found the fastest kernel; empty: nothing is kept, and each
-  // run finds its own, with other last bits.
+  // Folder that caches the fastest kernels. If empty, nothing is cached, and each run chooses its
+  // own kernels, whose results may differ in the last bits.
   std::filesystem::path plan_cache = {};
-  Log log = Log();  // warnings about what is kept there
+  Log log = Log();  // for warnings about the cache
 };
 
-// Empty where there is no driver, no GPU that can be used, or no toolkit when this was built. Owned
-// by the caller; outlive everything made by them.
+// Returns the GPUs; empty if there is no driver, no usable GPU, or no toolkit at build time. The
+// caller owns them. They must outlive everything that was made with them.
 std::vector<std::unique_ptr<Device>> cuda_devices(const CudaOptions& options);
 
-// Of these: how much of a GPU's memory this process has used at most, and might have used, in
-// bytes. None where it has used none, and of other devices.
+// GPU memory of this process in bytes: the most it has used, and the most it may use. `cuda_memory`
+// returns none for a GPU that was not used and for devices that are not GPUs.
 struct CudaMemory {
   std::size_t most_used = 0, limit = 0;
 };
 std::optional<CudaMemory> cuda_memory(Device& device);
 
-// For `lockstep doctor`, each one line: the driver, then each GPU; or only why there is no driver.
+// Returns the lines of `lockstep doctor`: the driver, then one line per GPU, or only why there is
+// no driver.
 std::vector<std::string> cuda_findings();
 
-// The libraries beside the driver, whether there is a driver or not; empty if this was built
-// without kernels for GPUs. Reads files of hundreds of megabytes.
+// Returns the libraries besides the driver, even if there is no driver; empty in builds without GPU
+// kernels. Reads files of hundreds of megabytes.
 std::vector<LibraryFinding> cuda_libraries();
 
-// How the GPUs that can be used are linked; empty where there are none. What could not be asked is
-// said in its note. Where there are several NVML is started, which takes a tenth of a second.
+// Returns how the usable GPUs are linked; empty if there are none. The note names what could not be
+// queried. If there are several GPUs, it starts NVML, which takes a tenth of a second.
 GpuTopology cuda_topology();
 
 }  // namespace lockstep::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Batch normalisation and pools.
+// Batch normalization and pooling.
 #include "engine/base/error.h"
 #include "engine/cuda/cuda_ops.h"
 #include "engine/cuda/kernels/batch_norm.h"
@@ -54,7 +54,7 @@ PoolSizes sizes_of(const PoolSpec& spec) {
           .relu = spec.relu};
 }
 
-// The second extent of a grid is 65535 at most.
+// The second dimension of a grid is at most 65535.
 Grid images_grid(std::size_t elements, std::size_t channels, std::size_t rows) {
   constexpr std::size_t kMost = 65535;
   return {.blocks = pool_blocks(elements, channels),

@@ -56,7 +56,7 @@ CudaOps::CudaOps(const GpuParts& gpu, DType dtype, LaneLibraries libraries, Lane
   write(&none, questions_.problem.data(), sizeof none);
 }
 
-// Buffers may go only when nothing queued uses them.
+// Buffers may be freed only when no queued work uses them.
 CudaOps::~CudaOps() {
   recorder_->abandon();
   try {
@@ -65,7 +65,7 @@ CudaOps::~CudaOps() {
     gradients_.stream.synchronize();
     beside_.stream.synchronize();
   } catch (const std::exception&) {
-    // Of work that failed nothing uses them any more.
+    // Failed work no longer uses the buffers.
   }
 }
 
@@ -81,12 +81,12 @@ void CudaOps::write(const void* from, std::byte* to, std::size_t bytes) {
   staging_.write(stream_, from, to, bytes);
 }
 
-// A copy into memory that is not pinned may wait in the driver, which knows no deadline: so first
-// all that it would wait for.
+// A copy into pageable memory may wait in the driver without a deadline, so this first waits for
+// the preceding work.
 void CudaOps::read(const std::byte* from, void* to, std::size_t bytes) {
   join_apart();
   stream_.synchronize();
-  if (recording()) {  // which was refused
+  if (recording()) {  // the capture was refused
     std::memset(to, 0, bytes);
     return;
   }
@@ -106,7 +106,7 @@ const StepState* CudaOps::publish(const StepState& state) {
 
 void CudaOps::synchronize() {
   join_apart();
-  if (recording()) return stream_.synchronize();  // which refuses
+  if (recording()) return stream_.synchronize();  // refuses the capture
   if (Asked& asked = questions_.asked[questions_.asking]; !asked.questions.empty())
     stream_.copy(asked.answer.data(), questions_.problem.data(), sizeof(Problem));
   stream_.synchronize();
@@ -128,7 +128,7 @@ void CudaOps::mark_kernels(int number) {
   questions_.marked[std::size_t(number)] = questions_.asking;
   questions_.asking = 1 - questions_.asking;
   if (Asked& next = questions_.asked[questions_.asking];
-      !next.questions.empty()) {  // nobody waited for that event
+      !next.questions.empty()) {  // nothing waited for that event
     next.done.synchronize(CudaStream::kDeadline);
     answer(next);
   }
@@ -170,8 +170,9 @@ const std::byte* CudaOps::copy_of(const std::byte* data, std::size_t bytes) {
   return copy.data();
 }
 
-// Where a number was wrong, the host looks at all that were asked about, also since, and throws as
-// it does for its own kernels: what an event tells may be what was found before another.
+// If a kernel found a wrong number, the host repeats the check on all pending questions, also later
+// ones. It then throws as for its own kernels. The answer of one event may be a problem that was
+// found before the other event.
 void CudaOps::answer(Asked& asked) {
   std::vector<Question> questions = std::exchange(asked.questions, {});
   asked.used = 0;
@@ -202,8 +203,8 @@ void CudaOps::answer(Asked& asked) {
   broken("a kernel found a number wrong that the host does not");
 }
 
-// A batch comes on a stream of its own, while the step before is computed, and lies beside the
-// input until that is free.
+// A batch arrives on a separate stream during the previous step. It stays in a staging buffer until
+// the input is free.
 void CudaOps::load(const float* from, Tensor x) {
   invariant(x.dtype == dtype_, "load into another element type");
   const std::size_t count = x.elements(), bytes = count * sizeof(float);
@@ -224,12 +225,12 @@ std::byte* CudaOps::arriving(std::size_t bytes) {
     outgrown_.push_back(std::move(batches_.memory));
     batches_.memory = memory_->allocate(bytes, "a batch that is on its way");
   }
-  batches_.stream.wait(batches_.loaded);  // the last batch was read from there
+  batches_.stream.wait(batches_.loaded);  // the previous batch was read from there
   return batches_.memory.data();
 }
 
-// All of it in one copy, the words of the step at its end, and one kernel that puts it where it
-// belongs. The copy of the batch before has ended mostly; its memory may be written when this
+// Copies the batch with the step state at its end in one transfer; one kernel then distributes it.
+// The copy of the previous batch has usually ended. Its host memory may be overwritten when this
 // returns.
 const StepState* CudaOps::stage(const StepState& state, const HostBatch& batch, Tensor input,
                                 Tensor target, std::int64_t* ids) {

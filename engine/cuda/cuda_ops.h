@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The kernels of one replica on a GPU, for one element type. Everything is queued on the replica's
-// stream, and gradients of weights on another while `begin_apart` holds; `read`, `synchronize` and
-// `batch_sum` wait for both. `reduce` and `checksum` have a stream of their own beside them, and
-// events order all of them. Members are defined by
-// subject: cuda_ops.cpp (memory), cuda_products.cpp (dense layers, convolutions),
-// cuda_pointwise.cpp, cuda_layers.cpp (batch norm, pools), cuda_reduce.cpp. Threads, costs and
-// errors: engine/ops/ops.h.
+// The kernels of one replica on a GPU, for one element type. Calls queue work on the replica's
+// stream; between `begin_apart` and `end_apart`, gradients of weights go to a second stream.
+// `read`, `synchronize` and `batch_sum` wait for both. `reduce` and `checksum` use a third stream.
+// Events order all of them. Members are defined by subject: cuda_ops.cpp (memory),
+// cuda_products.cpp (dense layers, convolutions), cuda_pointwise.cpp, cuda_layers.cpp (batch norm,
+// pooling), cuda_reduce.cpp. engine/ops/ops.h documents threads, costs and errors.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -52,7 +51,8 @@ class CudaOps final : public Ops {
   void reduce_behind(const Ops& other, int number) const override;
   void wait_for_event(int number) const override;
   bool is_done(int number) const override;
-  // The same with an event that other processes see (engine/device/process_sharing.h). Any thread.
+  // These overloads are for events that other processes see (engine/device/process_sharing.h).
+  // Thread-safe.
   void record_event(const Event& shared) const;
   void reduce_behind(const Event& shared) const;
   void* reductions_queue() const override;
@@ -138,45 +138,47 @@ class CudaOps final : public Ops {
 
  private:
   class Recorder;  // cuda_recorder.h
-  // What was asked of numbers from files: ids of a layer, or classes.
+  // A deferred check of numbers from files: IDs of a layer, or classes.
   struct Question {
-    Tensor numbers;           // a copy, as is `ids` of these examples
-    RowSource source = {};    // of ids
-    std::string layer = {};   // of ids; empty: they are classes ...
-    std::size_t classes = 0;  // ... of so many
+    Tensor numbers;           // a copy, as is `ids`
+    RowSource source = {};    // source of the IDs
+    std::string layer = {};   // layer of the IDs; empty: classes ...
+    std::size_t classes = 0;  // ... and their number
     std::size_t rows = 0;
-    const std::byte* ids = nullptr;  // of the examples; null: they have none
+    const std::byte* ids = nullptr;  // example IDs; null: none
   };
-  // Between two events of kernels. Copies, since the next step's numbers may lie there by the time
-  // somebody looks.
+  // Holds the questions between two events of kernels. It copies the numbers, since those of the
+  // next step may overwrite the originals before the host checks them.
   struct Asked {
     Asked(const Context& context, Memory& memory);
     std::vector<Question> questions;
-    std::vector<Buffer> copies;  // the first `used` are of the questions
+    std::vector<Buffer> copies;  // the first `used` belong to the questions
     std::size_t used = 0;
     Event done;
-    Buffer answer;  // pinned: a Problem
+    Buffer answer;  // pinned; a Problem
   };
 
-  // Returns Lane::partials of the lane at work; and the grid of the kernel that adds such sums.
+  // Returns Lane::partials of the current lane. `sums_grid` returns the grid of the kernel that
+  // adds such sums.
   Partials partials(std::size_t lines, std::size_t channels, std::size_t groups, std::size_t count,
                     unsigned tile = kSumGroups) {
     return lane_->partials(lines, channels, groups, count, tile);
   }
   static Grid sums_grid(std::size_t groups, const Partials& partials);
-  // Blocks of 256 threads for so many elements: enough to fill the GPU, each thread some elements.
+  // Returns a grid for `elements`: blocks of 256 threads, enough to fill the GPU, with several
+  // elements per thread.
   Grid grid_for(std::size_t elements) const;
-  // Of kernels that write each line.
+  // Returns the grid of kernels that write each line.
   Grid lines_grid(std::size_t lines, std::size_t channels,
                   unsigned residents = kLineResidents) const;
-  // Rows that were planned for but are not in use become zeros: products go over all rows. Nothing
-  // is queued where all are in use.
+  // Sets rows that are not in use to zero, since products go over all rows. Queues nothing if all
+  // are in use.
   void clear_rest(const StepState* state, Tensor batch);
-  // Calls `data` where there is a dx, and `gradients`; in lanes of their own between `begin_apart`
-  // and `end_apart`. Both read what was queued before.
+  // Calls `data` if there is a dx, and then `gradients`. Between `begin_apart` and `end_apart` each
+  // runs in its own lane, after the work queued before.
   template <class Data, class Gradients>
   void backward_apart(bool has_dx, Data data, Gradients gradients);
-  // Some kernels load 16 bytes at once without a look at the address. This looks.
+  // Checks 16-byte alignment, which some kernels assume for their 16-byte loads.
   static void check_aligned(std::initializer_list<const void*> operands);
   void few_channel_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x,
                              Tensor y, Tensor dy, Tensor dw, Tensor db, bool accumulate);
@@ -193,13 +195,13 @@ class CudaOps final : public Ops {
   void bias_gradient(const StepState* state, std::size_t positions, std::size_t channels, Tensor dy,
                      Tensor db, bool accumulate);
   void ask(Question question);
-  void ask_now(Question question);  // not while kernels are recorded
+  void ask_now(Question question);  // not during capture
   const std::byte* copy_of(const std::byte* data, std::size_t bytes);
-  void answer(Asked& asked);  // after a wait; throws what was wrong
+  void answer(Asked& asked);  // after a wait; throws for wrong numbers
 
   template <class Arguments>
   void launch(Grid grid, const Arguments& arguments) {
-    // A kernel cannot read the host's words.
+    // A kernel cannot read host memory.
     if constexpr (requires { arguments.state; })
       invariant(static_cast<const void*>(arguments.state) == state_.data(),
                 "kernels get the words of a step that publish gave");
@@ -211,16 +213,16 @@ class CudaOps final : public Ops {
   Memory* memory_;
   const KernelModule* kernels_;
   Lane main_, gradients_;
-  Lane* lane_ = &main_;  // at work
+  Lane* lane_ = &main_;  // the current one
   CudaStream& stream_ = main_.stream;
   struct {
-    bool on = false;         // gradients may go apart
-    std::size_t layers = 0;  // that had them apart since kernels came behind all of them
+    bool on = false;         // gradients may use their own lane
+    std::size_t layers = 0;  // layers in their own lane since `join_apart`
     Event forked;
-    std::deque<Event> done = {};  // kMostApart, in turn
+    std::deque<Event> done = {};  // kMostApart, used in rotation
   } separate_;
   HostStaging staging_;
-  StepState published_;           // as the host last gave it
+  StepState published_;           // as last published
   Buffer state_;                  // a StepState on the GPU
   Buffer answer_;                 // pinned: a double
   std::vector<Buffer> outgrown_;  // copies that queued kernels may still use
@@ -229,19 +231,20 @@ class CudaOps final : public Ops {
     explicit Questions(const GpuParts& gpu);
     Buffer problem;  // a Problem on the GPU
     std::array<Asked, 2> asked;
-    std::size_t asking = 0;               // the one at work
-    std::array<std::size_t, 2> marked{};  // that before each event of kernels
+    std::size_t asking = 0;               // index of the current one
+    std::array<std::size_t, 2> marked{};  // index at each event of kernels
   };
   Questions questions_;
 
-  std::byte* arriving(std::size_t bytes);  // where the next batch comes to, when that is free
-  // Batches that come from the host.
+  // Returns the staging buffer for the next batch, once it is free.
+  std::byte* arriving(std::size_t bytes);
+  // Holds the state of batches that arrive from the host.
   struct Batches {
     explicit Batches(const GpuParts& gpu);
     CudaStream stream;
     HostStaging staging;
-    Event arrived, loaded;  // a batch lies beside the input; and in it
-    Buffer memory;          // beside the input
+    Event arrived, loaded;  // batch in the staging buffer; batch distributed
+    Buffer memory;          // the staging buffer
   };
   Batches batches_;
 
@@ -249,21 +252,21 @@ class CudaOps final : public Ops {
   bool recording() const { return stream_.recorded() != nullptr; }
   const StepState* given(const StepState& state) const;
 
-  // State of reduce, checksum and events. Any thread may call these.
+  // State of reduce, checksum and events. Thread-safe under its mutex.
   struct Beside {
     explicit Beside(const GpuParts& gpu);
     std::mutex mutex;
     CudaStream stream;
-    Event kernels_done, reductions_done;  // when those so far are done
+    Event kernels_done, reductions_done;  // after the work queued so far
     std::deque<Event> events;             // by number
     HostStaging staging;
     Buffer word, pinned_word;        // 8 bytes
-    Buffer state;                    // on the GPU: a StepState ...
-    std::optional<StepState> given;  // ... as it was last queued
+    Buffer state;                    // a StepState on the GPU ...
+    std::optional<StepState> given;  // ... and its last queued value
   };
   mutable Beside beside_;
 
-  std::unique_ptr<Recorder> recorder_;  // last: what it keeps uses all of these
+  std::unique_ptr<Recorder> recorder_;  // last: its captures use the members above
 };
 
 }  // namespace lockstep::engine::cuda

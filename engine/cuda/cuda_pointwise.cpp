@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernels that go element by element, rows of tables, losses, and the sum of a batch.
-// What is asked of ids and classes is answered at the next wait.
+// Elementwise kernels, embeddings, losses, and the sum of a batch. Checks of IDs and classes are
+// deferred to the next wait.
 #include <algorithm>
 #include <initializer_list>
 
@@ -17,9 +17,9 @@ namespace lockstep::engine::cuda {
 namespace {
 
 constexpr unsigned kBlockThreads = 256;
-constexpr std::size_t kMostBlocks = std::size_t(1) << 20;  // kernels go on where there are fewer
+constexpr std::size_t kMostBlocks = std::size_t(1) << 20;  // kernels loop over the rest
 
-// Columns of batches that are alike; the rows in use are there.
+// Returns the common columns of batches that must be alike. Checks that they hold the rows in use.
 std::size_t columns_of(DType dtype, const StepState& published,
                        std::initializer_list<Tensor> batches) {
   rows_in_use(&published, batches);
@@ -28,7 +28,7 @@ std::size_t columns_of(DType dtype, const StepState& published,
   return columns;
 }
 
-// A warp for each row.
+// Returns a grid with one warp per row.
 Grid warps_for(std::size_t rows) {
   constexpr std::size_t kRows = kBlockThreads / 32;
   const std::size_t blocks = (rows + kRows - 1) / kRows;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Dense layers and convolutions: products by the libraries, over all rows that were planned, and
-// what is left for own kernels: masks of fused ReLUs, gradients of biases.
+// Dense layers and convolutions. The libraries compute the products over all planned rows;
+// lockstep's own kernels mask the gradients of fused ReLUs and compute bias gradients, and convolve
+// with few channels or narrow filters.
 #include "engine/base/error.h"
 #include "engine/cuda/cuda_ops.h"
 #include "engine/cuda/few_channel_convolution.h"
@@ -48,7 +49,7 @@ void CudaOps::end_apart() {
 }
 
 void CudaOps::join_apart() {
-  if (separate_.on) end_apart();  // an exception left backward
+  if (separate_.on) end_apart();  // after an exception in backward
   if (separate_.layers > 0) stream_.wait(separate_.done[(separate_.layers - 1) % kMostApart]);
   separate_.layers = 0;
 }
@@ -138,8 +139,8 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
       images, weights, b.data, y.data);
 }
 
-// Room for so many elements, and behind it, from the next multiple of 256 bytes on, the rearranged
-// images of x. The next call may use all of it.
+// Returns scratch memory for `before` elements, followed at the next multiple of 256 bytes by the
+// rearranged images of x. The next call may reuse all of it.
 std::byte* CudaOps::space_to_depth_images(const StepState* state, const ConvolutionSpec& spec,
                                           Tensor x, std::size_t before) {
   const std::size_t images = x.rows() * space_to_depth(spec).inputs(),
@@ -165,7 +166,7 @@ void CudaOps::convolution_backward(const StepState* state, const ConvolutionSpec
     clear_rest(state, dy);
     if (!uses_space_to_depth(spec)) clear_rest(state, x);
   }
-  // Neither is part of these sums.
+  // Bias and activation are not part of these sums.
   ConvolutionSpec bare = spec;
   bare.bias = bare.adds = false;
   bare.activation = Activation::kNone;
@@ -199,14 +200,15 @@ void CudaOps::weights_gradient(const StepState* state, Convolution call, Tensor 
   call.spec = space_to_depth(spec);
   std::byte* const room = space_to_depth_images(state, spec, x, call.spec.weights());
   const std::byte* const images = room + aligned_bytes(call.spec.weights() * size_of(dtype_));
-  if (accumulate)  // what is there, so that the sum is rounded once
+  if (accumulate)  // existing values, so the sum rounds once
     launch(grid_for(call.spec.weights()),
            SpaceToDepthWeights{space_to_depth_sizes(spec), dw.data, room});
   lane_->convolutions->run(lane_->stream, call, images, dy.data, nullptr, room);
   launch(grid_for(spec.weights()), DepthToSpaceGradient{space_to_depth_sizes(spec), room, dw.data});
 }
 
-// Goes over all rows in use in one pass for each kFewChannelTaps taps; the first has the bias, too.
+// Makes one pass over all rows in use per kFewChannelTaps taps. The first pass also computes the
+// bias gradient.
 void CudaOps::few_channel_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x,
                                     Tensor y, Tensor dy, Tensor dw, Tensor db, bool accumulate) {
   check_parameter(db, dtype_, spec.filters, "the gradient of a bias");
@@ -246,7 +248,7 @@ void CudaOps::narrow_gradients(const StepState* state, const ConvolutionSpec& sp
          NarrowGradientEnd{sizes, chunks, sums, dw.data, db.data, accumulate});
 }
 
-// With `turned` x is the gradient of the outputs, and y that of the data.
+// If `turned`, x is the gradient of the outputs and y the gradient of the data.
 void CudaOps::narrow_outputs(const StepState* state, const ConvolutionSpec& spec, Tensor x,
                              Tensor w, Tensor b, Tensor y, bool turned) {
   check_aligned({x.data, w.data, b.data, y.data});
@@ -259,7 +261,7 @@ void CudaOps::narrow_outputs(const StepState* state, const ConvolutionSpec& spec
                        !turned && spec.activation == Activation::kRelu});
 }
 
-// dy becomes zero where a fused ReLU let nothing pass.
+// Sets dy to zero at outputs that a fused ReLU clipped.
 void CudaOps::mask_gradient(const StepState* state, std::size_t columns, Activation activation,
                             Tensor y, Tensor dy) {
   if (activation != Activation::kRelu) return;
@@ -267,7 +269,7 @@ void CudaOps::mask_gradient(const StepState* state, std::size_t columns, Activat
   launch(grid_for(dy.elements()), MaskGradient{state, columns, y.data, dy.data});
 }
 
-// db, where it is wanted: the sums of dy over `positions` of each row.
+// Computes db, if wanted: the sums of dy over `positions` of each row.
 void CudaOps::bias_gradient(const StepState* state, std::size_t positions, std::size_t channels,
                             Tensor dy, Tensor db, bool accumulate) {
   if (!db) return;

@@ -18,9 +18,8 @@ CudaOps::Recorder::Recorder(CudaOps& ops)
       ready_(*ops.context_),
       launched_(*ops.context_) {}
 
-// Other threads may queue reductions, so the calls that the driver forbids while anything is
-// recorded are forbidden to nobody ("relaxed"): those that would break a recording are refused by
-// us.
+// Other threads may queue reductions, so the capture mode is "relaxed": the driver forbids no calls
+// during the capture. lockstep refuses the calls that would break a capture.
 void CudaOps::Recorder::begin(int number, engine::Recorder* first) {
   kept_.erase(number);
   number_ = number;
@@ -98,8 +97,8 @@ void CudaOps::Recorder::abandon() noexcept {
   if (graph != nullptr) ops_.context_->driver().graph_destroy(graph);
 }
 
-// Ids may lie where a later layer writes. Classes lie in the target, which stays until the next
-// batch comes.
+// Makes room for copies of IDs, since later layers may overwrite them. Classes need none: they stay
+// in the target until the next batch arrives.
 void CudaOps::Recorder::make_room(const Question& question) {
   if (question.layer.empty()) return;
   const Tensor& numbers = question.numbers;
@@ -120,7 +119,7 @@ void CudaOps::Recorder::note(Question question) {
   kept_[number_].questions.push_back(std::move(question));
 }
 
-// What other threads have queued beside the kernels comes before, too.
+// Marks the point before the launch, after the reductions that other threads have queued.
 void CudaOps::Recorder::ready() {
   ops_.go_behind_reductions();
   ops_.stream_.record(ready_);

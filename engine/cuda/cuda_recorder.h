@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The Recorder (engine/ops/recorder.h) of a replica on a GPU: its streams become part of one
-// recording, those of all who record together become one graph of the driver's, and the first
-// launches it on the stream of its kernels. The words of a step stay where `publish` puts them, so
-// repetitions read new ones. Of numbers that are looked at (wrong ids and classes) the recording
-// keeps copies, and after each repetition the host asks about them as if the kernels had just been
-// queued. Owned by CudaOps, whose members it uses; lives as long.
+// The Recorder (engine/ops/recorder.h) of a replica on a GPU. The streams of all replicas that
+// capture together become one CUDA graph, which the first replica launches on its kernel stream.
+// The step state stays where `publish` writes it, so each launch reads the new one. For numbers to
+// check (IDs and classes) the capture keeps copies. After each launch the host asks about them as
+// if the kernels had just been queued. Owned by CudaOps, whose members it uses.
 #pragma once
 #include <map>
 #include <memory>
@@ -29,27 +28,28 @@ class CudaOps::Recorder final : public engine::Recorder {
   void repeat(int number, std::span<engine::Recorder* const> others) override;
   void follow(int number, engine::Recorder& first) override;
 
-  // A question that came while kernels are recorded; memory for it has been made before, since none
-  // is taken then.
+  // Stores a question during a capture. `make_room` must have allocated its memory before, since a
+  // capture allocates none.
   void note(Question question);
   void make_room(const Question& question);
-  bool keeps() const { return !kept_.empty(); }  // recordings, which use memory of these Ops
-  void abandon() noexcept;                       // a recording that goes on
+  bool keeps() const { return !kept_.empty(); }  // graphs that use memory of these Ops
+  void abandon() noexcept;                       // ends a capture in progress
 
  private:
   struct Kept {
     std::vector<Question> questions;
-    std::optional<GraphRun> graph;  // the first's
+    std::optional<GraphRun> graph;  // set in the first replica only
   };
   void behind_repetition(int number, const Event& launched);
 
   CudaOps& ops_;
-  std::shared_ptr<Capture> capture_;     // that goes on
-  bool began_ = false;                   // it, as the first
-  int number_ = 0;                       // of it
-  std::map<std::string, Buffer> rooms_;  // for copies of ids, by layer
+  std::shared_ptr<Capture> capture_;     // the one in progress
+  bool began_ = false;                   // whether this replica began it
+  int number_ = 0;                       // its number
+  std::map<std::string, Buffer> rooms_;  // for copies of IDs, by layer
   std::map<int, Kept> kept_;
-  bool events_recorded_ = false;  // the events lie in a recording, where nobody can wait for them
+  // True if the events were recorded in a capture, where the host cannot wait for them.
+  bool events_recorded_ = false;
   Event begun_, left_, ready_, launched_;
 };
 

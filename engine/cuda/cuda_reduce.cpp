@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What any thread may call, at any time: on a stream of its own, one call after the other.
+// These calls are thread-safe and run on a separate stream, one after the other.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -64,7 +64,7 @@ void CudaOps::go_behind_reductions() {
   stream_.wait(beside_.reductions_done);
 }
 
-// They do not move, so that they may be used while others are made.
+// Returns the event of a number. Events do not move, so they may be used while others are made.
 const Event& CudaOps::event(int number) const {
   while (beside_.events.size() <= std::size_t(number)) beside_.events.emplace_back(*context_);
   return beside_.events[std::size_t(number)];
@@ -75,8 +75,8 @@ void CudaOps::record_event(int number) const {
   beside_.stream.record(event(number));
 }
 
-// The event may have moved on since: then more is waited for than need be. That is queued already,
-// as is all that it waits for in turn, so nobody waits for ever.
+// The event may have been recorded again since. This then waits for more than necessary, but never
+// forever: all of that work is already queued.
 void CudaOps::reduce_behind(const Ops& other, int number) const {
   const auto& theirs = static_cast<const CudaOps&>(other);
   const Event* last = nullptr;
@@ -107,7 +107,7 @@ void CudaOps::wait_for_event(int number) const {
   last->synchronize(CudaStream::kDeadline);
 }
 
-// Libraries make their calls for the GPU that is current.
+// Makes this GPU current, since libraries make their calls for the current GPU.
 void* CudaOps::reductions_queue() const {
   context_->use();
   return beside_.stream.handle();
@@ -122,9 +122,10 @@ bool CudaOps::is_done(int number) const {
   return event(number).done();
 }
 
-// The words of updates, where they lie on the GPU. The mutex is held.
+// Returns the step state for updates on the GPU. The caller holds the mutex.
 const StepState* CudaOps::given(const StepState& state) const {
-  // A recorded step ends before the next one's words are written, so its updates read the step's.
+  // A captured step ends before the next step state is written, so its updates read that of the
+  // step.
   if (beside_.stream.recorded() != nullptr)
     return reinterpret_cast<const StepState*>(state_.data());
   if (beside_.given != state) {
@@ -141,7 +142,7 @@ void CudaOps::find_factors(const FactorArguments& a) const {
       FindFactors{*a.rule, given(*a.state), a.squares, a.blocks, a.segments, a.memory});
 }
 
-// Of sums in the element type the kernels are fast, of all else there is one that can do it.
+// Sums in the element type use fast kernels; ReduceAny does everything else.
 void CudaOps::reduce(const ReduceArguments& a) const {
   check_reduce(a, a.count);
   if (a.count == 0 && a.epilogue != Epilogue::kSquares) return;
@@ -151,7 +152,7 @@ void CudaOps::reduce(const ReduceArguments& a) const {
   const StepState* const words = a.epilogue == Epilogue::kUpdate ? given(*a.update.state) : nullptr;
   const bool own = a.dtype == dtype_ && a.op == ReduceOp::kSum && !a.target;
   const bool plain = a.epilogue != Epilogue::kUpdate && a.epilogue != Epilogue::kSquares;
-  // Each thread of a plain sum has the elements of one access.
+  // In a plain sum each thread processes one access of 16 bytes.
   const std::size_t of_block = own && plain ? kReduceThreads * 16 / size_of(a.dtype) : kBlock;
   const unsigned blocks = reduce_blocks(a.count, of_block, context_->facts().multiprocessors);
   const Grid grid{.blocks = std::max(1u, blocks), .threads = kReduceThreads};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The functions of cuDNN that lockstep calls, found at run time. Tests fill the table with their
-// own. It must outlive what was made with it. Any thread.
+// The functions of cuDNN that lockstep calls, loaded at run time. Tests fill the table with fakes.
+// It must outlive everything that was made with it. Thread-safe.
 #pragma once
 #include <cudnn.h>
 
@@ -22,14 +22,15 @@ struct Cudnn {
   decltype(&cudnnBackendFinalize) finalize = nullptr;
   decltype(&cudnnBackendExecute) execute = nullptr;
 
-  // Throws Error(kDevice) where `status` is not success: "cuDNN: cudnnCreate failed:
-  // CUDNN_STATUS_NOT_INITIALIZED (what the library says besides)".
+  // Throws Error(kDevice) unless `status` is success: "cuDNN: cudnnCreate failed:
+  // CUDNN_STATUS_NOT_INITIALIZED (further message of the library)".
   void check(cudnnStatus_t status, const char* call) const;
-  std::string last_error() const;  // of the calling thread, one line; empty where there was none
+  // Returns the last error of the calling thread as one line; empty if there was none.
+  std::string last_error() const;
 };
 
-// The library stays open to the end of the program. Throws Error(kUnavailable) where there is none,
-// and where it is not of the major version that lockstep was built with.
+// Loads the library, which stays loaded until the program ends. Throws Error(kUnavailable) if there
+// is none or its major version is not the one that lockstep was built with.
 Cudnn load_cudnn();
 
 }  // namespace lockstep::engine::cuda

@@ -95,8 +95,8 @@ ConvolutionPlan CudnnConvolutions::choose(CudaStream& stream, const Convolution&
   return std::move(*plan);
 }
 
-// The largest workspace of those that the GPU has memory for; plans that need more are left out,
-// with a line. Error(kMemory) where none is left.
+// Allocates the largest workspace that fits into the GPU's memory. Removes plans that need more,
+// with a warning. Throws Error(kMemory) if none is left.
 Buffer CudnnConvolutions::room_for(std::vector<ConvolutionPlan>& plans,
                                    const std::string& problem) {
   const std::size_t all = plans.size();
@@ -131,12 +131,12 @@ bool CudnnConvolutions::has_room(const ConvolutionPlan& plan, const std::string&
   }
 }
 
-// Sources are only read, so the caller's serve; a target that is added to must not be written more
-// than once, so its place is taken by another.
+// Returns the fastest plan. Sources are only read, so the caller's are used. A target that
+// accumulates must not be written twice, so a temporary one replaces it.
 ConvolutionPlan CudnnConvolutions::fastest(CudaStream& stream, const Convolution& call,
                                            std::vector<ConvolutionPlan> plans, Operands operands,
                                            void* scratch) {
-  wait_for_all(*context_, CudaStream::kDeadline);  // nothing else runs while they are timed
+  wait_for_all(*context_, CudaStream::kDeadline);  // nothing else runs during the timing
   Buffer instead;
   if (call.accumulate) {
     instead = memory_->allocate(target_bytes(call), "target of convolutions while they are timed");
@@ -147,7 +147,7 @@ ConvolutionPlan CudnnConvolutions::fastest(CudaStream& stream, const Convolution
   cudnnStatus_t refusal = CUDNN_STATUS_SUCCESS;
   double least = std::numeric_limits<double>::infinity();
   for (ConvolutionPlan& plan : plans) {
-    // The first run loads the kernel. A plan that cannot run is passed over.
+    // The first run loads the kernel. A plan that cannot run is skipped.
     const cudnnStatus_t status = queue(plan, operands, scratch);
     if (status != CUDNN_STATUS_SUCCESS) {
       refusal = status;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Convolutions by cuDNN. The first call of a shape takes the plan that the cache has. Where it has
-// none, it asks for plans, runs each of the best a few times on the caller's stream, waits for them
-// and keeps the fastest: milliseconds, up to seconds where the library compiles a plan. So it must
-// not be recorded into a CUDA graph; later calls may be. These make one small object and queue the
-// plan: some microseconds. Which plan wins is measured, and the last bits of results depend on it:
-// they are the same for all who share a cache. Operands are aligned to
-// ConvolutionGraph::kAlignment. The replica's computing thread. Errors: Error(kDevice) with the
-// library's call and words; Error(kMemory).
+// Convolutions by cuDNN. The first call of a shape takes the plan from the cache. If there is none,
+// it runs each of the library's best plans a few times on the caller's stream, and keeps the
+// fastest. This waits and takes milliseconds, or seconds if the library compiles a plan. It must
+// not be captured into a CUDA graph; later calls may be. Later calls make one small object and
+// queue the plan in some microseconds. The fastest plan is measured, and the last bits of results
+// depend on it: they are equal for all users of one cache. Operands are aligned to
+// ConvolutionGraph::kAlignment. Use it on the replica's computing thread. Throws Error(kDevice)
+// with the library's call and message, and Error(kMemory).
 #pragma once
 #include <cstddef>
 #include <string>
@@ -21,12 +21,12 @@ namespace lockstep::engine::cuda {
 
 class CudnnConvolutions final : public Convolutions {
  public:
-  // `cache`: of this version of the library and this kind of GPU. `tf32`: float32 products may be
-  // rounded to TF32. `candidates`: plans that are timed, at least one. All of them must outlive
-  // this.
+  // Creates a handle. `cache` must be for this version of the library and this kind of GPU. `tf32`:
+  // float32 products may be rounded to TF32. `candidates`: number of plans to time, at least 1. All
+  // references must outlive this object.
   CudnnConvolutions(const Cudnn& library, const Context& context, Memory& memory, PlanCache& cache,
                     bool tf32, std::size_t candidates);
-  // All work queued by this must be done.
+  // Requires that all work it queued is done.
   ~CudnnConvolutions() override;
   CudnnConvolutions(const CudnnConvolutions&) = delete;
   CudnnConvolutions& operator=(const CudnnConvolutions&) = delete;
@@ -38,7 +38,7 @@ class CudnnConvolutions final : public Convolutions {
   struct Operands {
     const void* first;
     const void* second;
-    const void* bias;  // null: there is none
+    const void* bias;  // null: none
     void* target;
   };
   struct Hash {
@@ -62,8 +62,8 @@ class CudnnConvolutions final : public Convolutions {
   std::size_t candidates_;
   cudnnHandle_t handle_ = nullptr;
   std::unordered_map<Convolution, ConvolutionPlan, Hash> plans_;
-  // Each larger than the one before; the last is in use. Graphs that were recorded with the others
-  // still write to them.
+  // Workspaces of growing size, of which the last is in use. Earlier CUDA graphs still write to the
+  // others.
   std::vector<Buffer> workspaces_;
 };
 

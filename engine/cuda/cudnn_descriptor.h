@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One object of cuDNN's backend API: made, given attributes, made final, asked, and destroyed with
-// this. Move-only; one thread at a time. The table must outlive it. Errors: Error(kDevice) with the
-// library's call and its words.
+// Owner of one object of cuDNN's backend API: it is created, given attributes, finalized, queried
+// and destroyed. Move-only; use it from one thread at a time. The function table must outlive it.
+// Throws Error(kDevice) with the library's call and message.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -21,7 +21,7 @@ class CudnnDescriptor {
   CudnnDescriptor(CudnnDescriptor&& other) noexcept;
   CudnnDescriptor& operator=(CudnnDescriptor&& other) noexcept;
 
-  // One value, or several of them.
+  // Sets an attribute to one value or to several.
   template <class Value>
   CudnnDescriptor& set(cudnnBackendAttributeName_t name, const Value& value) {
     return set_all(name, type_of<Value>(), 1, &value);
@@ -30,7 +30,7 @@ class CudnnDescriptor {
   CudnnDescriptor& set(cudnnBackendAttributeName_t name, std::span<const Value> values) {
     return set_all(name, type_of<Value>(), values.size(), values.data());
   }
-  // Descriptors, which may be moved afterwards, but must live as long as this.
+  // Sets descriptors, which may be moved afterwards but must outlive this object.
   CudnnDescriptor& set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value) {
     return set_all(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.handle_);
   }
@@ -40,10 +40,10 @@ class CudnnDescriptor {
   }
 
   CudnnDescriptor& finalize();
-  // False where the library cannot do what this describes; Cudnn::last_error says why.
+  // Returns false if the library does not support the object; Cudnn::last_error gives the reason.
   bool try_finalize();
 
-  // Of a final one: the value of an attribute, or all of them.
+  // Returns one value or all values of an attribute of a finalized object.
   template <class Value>
   Value get(cudnnBackendAttributeName_t name) const {
     Value value{};
@@ -57,7 +57,7 @@ class CudnnDescriptor {
         std::min(values.size(), read(name, type_of<Value>(), values.size(), values.data())));
     return values;
   }
-  // Fills descriptors that were made for this; at most so many. Returns how many there are.
+  // Fills up to `handles.size()` descriptors of the caller. Returns how many there are.
   std::size_t get_descriptors(cudnnBackendAttributeName_t name,
                               std::span<cudnnBackendDescriptor_t> handles) const {
     return read(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, handles.size(), handles.data());

@@ -6,7 +6,7 @@
 
 namespace lockstep::engine::cuda {
 
-// The names are those that cuda.h gives to the functions: most got a second version long ago.
+// The symbols are those that cuda.h maps the functions to; most of them have a second version.
 Driver load_driver() {
   const Library library({.names = {"libcuda.so.1"},
                          .folders = {},

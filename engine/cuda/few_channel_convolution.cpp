@@ -4,7 +4,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// Returns the rows of outputs of a band, as even as can be in an image; 0 where none has room.
+// Returns the output rows per band, as even as possible within an image; 0 if no band fits.
 unsigned band_rows(const FewChannelSizes& s) {
   unsigned rows = unsigned(least(s.output_height, kMostFewChannelOutputs / s.output_width));
   while (rows > 0 && std::size_t(s.rows(rows)) * s.pitch() > kMostFewChannelPixels) --rows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The kernels of engine/cuda/kernels/few_channel.h compute convolutions whose kernels see few
-// numbers, but for the gradient of data, which the first of a network does not have. Plain
-// functions of sizes.
+// Selects the convolutions with few inputs per output that engine/cuda/kernels/few_channel.h
+// computes. Those kernels lack the gradient of data, which the first layer of a network does not
+// need. Plain functions of sizes.
 #pragma once
 #include "engine/cuda/kernels/few_channel.h"
 #include "engine/ops/ops.h"

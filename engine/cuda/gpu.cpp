@@ -74,7 +74,7 @@ std::unique_ptr<Ops> Gpu::ops(DType dtype, OpsOptions options) {
   Opened& parts = opened();
   const KernelModule& module =
       parts.modules.try_emplace(dtype, parts.context, kernels_.image(dtype)).first->second;
-  lock.unlock();  // modules stay where they are
+  lock.unlock();  // modules do not move
   return kernels_.ops({parts.context, parts.memory, module}, dtype, options);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The device "cuda:0": one GPU. Making it costs milliseconds and none of the GPU's memory: context,
-// memory and kernels are made at their first use, so a GPU that nobody works on is left alone. Any
-// thread. Everything made with it must be gone before it is. Errors: Error(kDevice).
+// The device "cuda:0": one GPU. Making it costs milliseconds and no GPU memory. Context, memory and
+// kernels are made on first use, so an unused GPU is left alone. Thread-safe. It must outlive
+// everything that was made with it. Throws Error(kDevice).
 #pragma once
 #include <functional>
 #include <map>
@@ -22,49 +22,50 @@
 
 namespace lockstep::engine::cuda {
 
-// What a replica's kernels work with: of the GPU, so they live longer than these.
+// Holds the parts of the GPU that a replica's kernels use. They outlive the kernels.
 struct GpuParts {
   const Context& context;
   Memory& memory;
   const KernelModule& kernels;
 };
 
-// Raised by every change of an own kernel, or of what is computed by which kernel, that changes
-// bits: checkpoints hold it.
+// The version of lockstep's own kernels. Increment it with every change of a kernel, or of the
+// choice of kernels, that changes result bits. Checkpoints store it.
 inline constexpr int kOwnKernels = 4;
 
-// What is computed on a GPU, and by what. Tests put in parts of their own.
+// Provides the kernels of a GPU. Tests substitute their own.
 struct GpuKernels {
-  std::function<std::span<const std::byte>(DType)> image;  // compiled kernels; lives for ever
+  std::function<std::span<const std::byte>(DType)> image;  // compiled kernels; never freed
   std::function<std::unique_ptr<Ops>(const GpuParts&, DType, OpsOptions)> ops;
-  std::function<std::string()> libraries;  // and versions: "cuBLASLt 13.0.0, cuDNN 9.19.0, TF32"
-  // Of a kind of GPU; none: nothing is chosen by measuring.
+  std::function<std::string()> libraries;  // with versions: "cuBLASLt 13.0.0, cuDNN 9.19.0, TF32"
+  // Returns the plan cache for a kind of GPU. If empty, no kernel is chosen by measurement.
   std::function<PlanCache&(const GpuFacts&)> plans = {};
 };
 
 class Gpu final : public Device, public ProcessSharing {
  public:
-  // `memory_fraction`, `memory_bytes`: see Memory. Throws Error(kDevice) of a GPU that is too old.
+  // `memory_fraction`, `memory_bytes`: see Memory. Throws Error(kDevice) if the GPU is too old.
   Gpu(const Driver& driver, int index, GpuKernels kernels,
       double memory_fraction = Memory::kFraction, std::size_t memory_bytes = 0);
 
   DeviceId id() const override;
   std::string description() const override;
   std::string instructions() const override;
-  // The kernels that were chosen by measuring, for all replicas on this GPU and those of its kind:
-  // a line each, sorted; they grow as shapes are first computed. Where the text is the same, the
-  // last bits are.
+  // Returns the kernels that were chosen by measurement for all replicas on GPUs of this kind: one
+  // line each, sorted. Lines are added when shapes are first computed. Equal texts mean equal last
+  // bits.
   std::string choices() const override;
   void adopt_choices(const std::string& choices) override;
   DType default_dtype() const override;
   bool supports(DType dtype) const override;
   Buffer allocate(std::size_t bytes) override;  // throws Error(kMemory)
   std::unique_ptr<Stream> stream() override;
-  bool reach(Device& other) override;  // another GPU: where the driver has peer access
+  bool reach(Device& other) override;  // another GPU with peer access
   std::unique_ptr<Ops> ops(DType dtype, OpsOptions options) override;
 
-  // With other processes, by the driver's handles (gpu_sharing.cpp). Events that they may have open
-  // stay until this goes, as memory does: what ends a job lies between their end and that.
+  // Sharing with other processes through the driver's handles (gpu_sharing.cpp). Like memory,
+  // events that other processes may have open live until this GPU is destroyed. The shutdown
+  // handshake of the job lies between the others' end and that.
   std::string place() const override { return facts_.bus_id; }
   std::string export_memory(const std::byte* memory) override;
   Buffer open_memory(const std::string& exported, std::size_t bytes) override;
@@ -77,7 +78,8 @@ class Gpu final : public Device, public ProcessSharing {
   const GpuFacts& facts() const { return facts_; }
   const Context& context();
   Memory& memory();
-  bool used();  // whether anything was asked of it that needs a context, which takes memory
+  // Returns whether the context was needed yet. It takes GPU memory.
+  bool used();
 
  private:
   struct Opened {
@@ -87,7 +89,7 @@ class Gpu final : public Device, public ProcessSharing {
     SharedEvents events;
     std::map<DType, KernelModule> modules;
   };
-  Opened& opened();  // with the mutex held
+  Opened& opened();  // the caller holds the mutex
 
   Driver driver_;
   int index_;

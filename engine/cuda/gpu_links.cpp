@@ -15,10 +15,10 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// More than any GPU has; the library refuses those that a GPU has not.
+// More links than any GPU has. The library rejects indices that a GPU does not have.
 constexpr unsigned kMostLinks = 36;
 
-// The parts of "0000:3b:00.0" that tell devices apart, in numbers.
+// Identifies a device by its parts of a PCI address, such as "0000:3b:00.0".
 struct Place {
   unsigned domain = 0, bus = 0, device = 0;
   bool operator==(const Place&) const = default;
@@ -36,7 +36,7 @@ Place pci_place(std::string_view bus_id) {
   return {domain, bus, next()};
 }
 
-// The kernel has -1 where a machine has no nodes.
+// Returns the NUMA node of a PCI device. The kernel reports -1 on a machine without nodes.
 std::optional<int> node_of(const std::filesystem::path& pci, std::string bus_id) {
   std::ranges::transform(bus_id, bus_id.begin(), [](unsigned char c) { return std::tolower(c); });
   std::ifstream file(pci / bus_id / "numa_node");
@@ -45,7 +45,7 @@ std::optional<int> node_of(const std::filesystem::path& pci, std::string bus_id)
   return file && node >= 0 ? std::optional(node) : std::nullopt;
 }
 
-// Two transfers a clock, as of all memory that such GPUs have.
+// Returns bytes per second, for two transfers per clock, which holds for all memory of these GPUs.
 double memory_bandwidth(const Driver& driver, int index) {
   CUdevice device = 0;
   int kilohertz = 0, bits = 0;
@@ -59,7 +59,8 @@ double memory_bandwidth(const Driver& driver, int index) {
   return 2e3 * kilohertz * bits / 8;
 }
 
-// The library counts half steps too: 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0, 6.0.
+// Maps the library's enumeration, which also counts minor versions: 1.0, 2.0, 2.2, 3.0, 3.1, 4.0,
+// 5.0, 6.0.
 int generation_of(unsigned version) {
   static constexpr std::array<int, 9> kGenerations{0, 1, 2, 2, 3, 3, 4, 5, 6};
   return version < kGenerations.size() ? kGenerations[version] : 0;
@@ -71,7 +72,7 @@ struct Link {
   int generation = 0;
 };
 
-// What NVML knows, while it is started.
+// Asks NVML about links. Starts it and shuts it down.
 class Links {
  public:
   Links(const Nvml& nvml, std::string& note) : nvml_(nvml), note_(note) {
@@ -92,7 +93,7 @@ class Links {
         {handle, pci_place(gpu.bus_id), handle ? links_of(handle) : std::vector<Link>()});
   }
 
-  // Sets what is known of the way.
+  // Sets the link of the pair as far as NVML knows it.
   void find(GpuTopology::Pair& pair) {
     const Known &a = gpus_[pair.a], &b = gpus_[pair.b];
     if (!a.handle || !b.handle) return;
@@ -113,7 +114,7 @@ class Links {
     std::vector<Link> links;
   };
 
-  // The first complaint is kept.
+  // Returns whether a call succeeded. Notes the first failure only.
   bool worked(NvmlResult result, const std::string& otherwise) {
     if (result == 0) return true;
     if (note_.empty()) note_ = fmt::format("{}: {}", otherwise, nvml_.error_string(result));
@@ -129,7 +130,7 @@ class Links {
       unsigned version = 0;
       if (nvml_.device_get_nvlink_state(gpu, i, &active) != 0 || active == 0) continue;
       if (nvml_.device_get_nvlink_remote_device_type(gpu, i, &link.end) != 0) continue;
-      // Of a switch that another system owns there is none.
+      // This fails for a switch that another system owns.
       if (nvml_.device_get_nvlink_remote_pci_info(gpu, i, &to) == 0)
         link.to = {to.domain, to.bus, to.device};
       if (nvml_.device_get_nvlink_version(gpu, i, &version) == 0)
@@ -160,7 +161,7 @@ class Links {
   std::vector<Known> gpus_;
 };
 
-// What the driver knows of the way.
+// Sets what the driver knows of the path.
 void ask_driver(const Driver& driver, const GpuTopology& topology, GpuTopology::Pair& pair) {
   const auto device = [&](std::size_t gpu) {
     CUdevice found = 0;
@@ -189,7 +190,7 @@ std::vector<GpuTopology::Gpu> usable(const Driver& driver, const std::filesystem
                       .numa_node = node_of(pci, facts.bus_id),
                       .memory_bandwidth = memory_bandwidth(driver, index)});
     } catch (const Error& error) {
-      if (error.code() != Code::kDevice) throw;  // too old; findings have the reason
+      if (error.code() != Code::kDevice) throw;  // too old; cuda_findings gives the reason
     }
   }
   return gpus;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Asks how the GPUs of a driver are linked: the driver about access, NVML about links, the kernel
-// about NUMA nodes. Any thread; some milliseconds, or a tenth of a second where NVML is started.
+// Determines how the GPUs of a driver are linked. It asks the driver about access, NVML about
+// links, and the kernel about NUMA nodes. Thread-safe. Takes some milliseconds, or a tenth of a
+// second if it starts NVML.
 #pragma once
 #include <filesystem>
 
@@ -10,9 +11,9 @@
 
 namespace lockstep::engine::cuda {
 
-// Of all GPUs that can be used. `nvml`: null where there is none, and then `why_none` is the note.
-// `pci`: the folder with one for each PCI device. Throws Error(kDevice) where the driver does not
-// answer; what NVML does not answer is a note.
+// Returns the links between all usable GPUs. `nvml`: null if there is none; `why_none` is then the
+// note. `pci`: the folder with one folder per PCI device. Throws Error(kDevice) if the driver does
+// not answer; failures of NVML become a note.
 GpuTopology gpu_links(const Driver& driver, const Nvml* nvml, const std::string& why_none,
                       const std::filesystem::path& pci = "/sys/bus/pci/devices");
 

@@ -13,7 +13,7 @@ std::vector<std::unique_ptr<Device>> gpu_list(const Driver& driver, const GpuKer
     try {
       list.push_back(std::make_unique<Gpu>(driver, index, kernels, memory_fraction, memory_bytes));
     } catch (const Error& error) {
-      // One GPU that cannot be used does not take the others away; the findings have the reason.
+      // An unusable GPU does not hide the others; gpu_findings gives the reason.
       if (error.code() != Code::kDevice) throw;
     }
   }

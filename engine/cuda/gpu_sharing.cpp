@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a GPU shares with other processes: see engine/device/process_sharing.h. A handle names a
-// whole allocation of the driver; memory is one (memory.h: blocks of 1 MiB and more share nothing),
-// so it begins where the handle's does. Handles travel as hexadecimal digits.
+// Sharing of a GPU with other processes: see engine/device/process_sharing.h. A handle names a
+// whole allocation of the driver. Blocks of 1 MiB and more are allocations of their own (memory.h),
+// so the memory begins at the handle's address. Handles are sent as hexadecimal digits.
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -40,7 +40,8 @@ Handle handle_of(const std::string& text) {
   return handle;
 }
 
-// An event of this process, which goes back to `home`, or one that is open here.
+// Represents an event of this process, which returns to `home`, or an opened event of another
+// process.
 class GpuEvent final : public ProcessEvent {
  public:
   GpuEvent(const Context& context, SharedEvents* home, std::unique_ptr<Event> event)
@@ -82,7 +83,7 @@ std::string Gpu::export_memory(const std::byte* memory) {
   return handle_text(handle);
 }
 
-// Where nobody waits for the GPU any more closing might.
+// Closing may wait for the GPU, so a stuck GPU's memory stays open.
 Buffer Gpu::open_memory(const std::string& exported, std::size_t bytes) {
   const auto handle = handle_of<CUipcMemHandle>(exported);
   const Context& gpu = context();

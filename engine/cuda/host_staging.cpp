@@ -11,7 +11,7 @@ HostStaging::HostStaging(const Context& context, Memory& memory)
   static_assert(kParts == 4, "as many are made here");
 }
 
-// The part that was used longest ago. Small writes are many, so parts grow by doubling.
+// Returns the least recently used part. Most writes are small, so parts grow by doubling.
 HostStaging::Part& HostStaging::next(std::size_t bytes) {
   Part& part = parts_[turn_++ % kParts];
   if (part.used) part.copied.synchronize(CudaStream::kDeadline);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The way of ordinary host memory to a GPU without waiting for it: through pinned parts that are
-// used in turn. Owned by one replica's kernels; its computing thread. Cost: one copy by the host.
+// Copies pageable host memory to a GPU without waiting, through pinned parts that are used in
+// rotation. Owned by one replica's kernels, for its computing thread. Costs one copy by the host.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -18,13 +18,13 @@ class HostStaging {
   static constexpr std::size_t kParts = 4;
 
   HostStaging(const Context& context, Memory& memory);
-  // Queued behind the stream's work; `from` may be used again. Waits where all parts are under way.
+  // Queues a copy on the stream; `from` may be reused at once. Waits if all parts are in use.
   void write(CudaStream& stream, const void* from, void* to, std::size_t bytes);
 
  private:
   struct Part {
     explicit Part(const Context& context) : copied(context) {}
-    Buffer memory;  // taken when it is first needed, and as large as was needed so far
+    Buffer memory;  // allocated on first use; grows on demand
     Event copied;
     bool used = false;
   };

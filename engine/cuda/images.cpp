@@ -3,7 +3,7 @@
 
 #include "engine/base/error.h"
 
-// Where each image begins and ends, in the file that embed_images.py writes.
+// The begin and end of each image in the file that embed_images.py writes.
 extern "C" {
 extern const std::byte lockstep_kernels_float32[];
 extern const std::byte lockstep_kernels_float32_end[];

@@ -10,8 +10,8 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// A GPU newer than those that kernels were compiled for takes PTX, which its driver translates if
-// it knows the toolkit that made it.
+// Reports a driver that cannot translate the kernels. GPUs newer than the compiled kernels take
+// PTX, which the driver translates if it knows the toolkit that made it.
 void require_known(const Context& context, CUresult loaded) {
   if (loaded != CUDA_ERROR_UNSUPPORTED_PTX_VERSION && loaded != CUDA_ERROR_NO_BINARY_FOR_GPU)
     return;
@@ -24,21 +24,20 @@ void require_known(const Context& context, CUresult loaded) {
        version_text(version_of(context.driver())));
 }
 
-// Returns whether kernels are launched with programmatic dependent launch: the GPU may start them
-// while the previous kernel of the stream runs, and they wait themselves
-// (`wait_for_earlier_kernels` in grid.cuh). The driver keeps the full order behind copies and
-// awaited events, and for kernels that libraries launch without this attribute. Drivers capture it
-// in graphs since CUDA 12.3.
+// Returns whether kernels use programmatic dependent launch. The GPU may then start them while the
+// previous kernel of the stream runs, and they wait themselves (`wait_for_earlier_kernels` in
+// grid.cuh). The driver keeps the full order behind copies and awaited events, and for kernels that
+// libraries launch without this attribute. Drivers capture it in graphs since CUDA 12.3.
 bool can_start_early(const Context& context) {
   return context.facts().capability >= 90 && version_of(context.driver()) >= 12030;
 }
 
-constexpr unsigned kFreelyShared = 48 << 10;  // bytes of a block that need no permission
+constexpr unsigned kFreelyShared = 48 << 10;  // bytes per block that need no attribute
 
 }  // namespace
 
-// Drivers load a kernel when it is first launched, which may wait for all work on the GPU and does
-// not do while a stream is recorded. So all are loaded here.
+// Loads all kernels. Otherwise the driver loads a kernel on its first launch, which may wait for
+// all work on the GPU and is impossible during capture.
 KernelModule::KernelModule(const Context& context, std::span<const std::byte> image)
     : context_(&context), early_(can_start_early(context)) {
   invariant(!image.empty(), "a module without an image");
@@ -68,12 +67,12 @@ KernelModule::KernelModule(const Context& context, std::span<const std::byte> im
 KernelModule::~KernelModule() {
   if (context_->stuck()) return;
   const Driver& driver = context_->driver();
-  // Unloading is for the current context.
+  // Unloading applies to the current context.
   try {
     context_->use();
     driver.module_unload(module_);
   } catch (const Error&) {
-    // Then the context is gone, and the module with it.
+    // The context is gone, and the module with it.
   }
 }
 
@@ -89,7 +88,7 @@ void KernelModule::start(CudaStream& stream, Grid grid, const char* name,
   stream.queue([&] {
     context_->use();
     if (grid.shared > kFreelyShared) {
-      // Never lowered: another thread may be about to launch with more.
+      // The value is never lowered, since another thread may be about to launch with more.
       const std::lock_guard lock(mutex_);
       if (grid.shared > kernel.shared)
         context_->check(
@@ -111,7 +110,7 @@ void KernelModule::start(CudaStream& stream, Grid grid, const char* name,
     config.hStream = stream.handle();
     config.attrs = &attribute;
     config.numAttrs = early_ ? 1 : 0;
-    // The driver copies what the address leads to before it returns, and writes nothing there.
+    // The driver copies the arguments before it returns, and does not write to them.
     void* parameters[] = {const_cast<void*>(arguments)};
     const CUresult result =
         context_->driver().launch_kernel_ex(&config, kernel.function, parameters, nullptr);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The compiled kernels of one element type, loaded into one GPU. A kernel takes one struct
-// (engine/cuda/kernels) by value, which names it. Any thread may launch; launching costs a few
-// microseconds and waits for nothing.
+// (engine/cuda/kernels) by value, which names it. Launching is thread-safe, takes a few
+// microseconds and never waits.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -15,23 +15,23 @@
 
 namespace lockstep::engine::cuda {
 
-// How many blocks, of how many threads, work on a call.
+// Describes the launch dimensions of a kernel.
 struct Grid {
   unsigned blocks = 1;
-  unsigned rows = 1;  // the second extent of the blocks
+  unsigned rows = 1;  // second dimension of the grid
   unsigned threads = 256;
-  unsigned shared = 0;  // bytes that each block has beside its own arrays (`window`)
+  unsigned shared = 0;  // bytes of dynamic shared memory per block (`window`)
 };
 
 class KernelModule {
  public:
-  // `image`: a fatbin. Throws Error(kDevice) where the GPU cannot run it.
+  // Loads `image`, a fatbin. Throws Error(kDevice) if the GPU cannot run it.
   KernelModule(const Context& context, std::span<const std::byte> image);
   ~KernelModule();
   KernelModule(const KernelModule&) = delete;
   KernelModule& operator=(const KernelModule&) = delete;
 
-  // Queues the kernel that `arguments` belong to: Arguments::kName is its name. No blocks: nothing.
+  // Queues the kernel Arguments::kName with `arguments`. Does nothing if the grid has no blocks.
   template <class Arguments>
   void launch(CudaStream& stream, Grid grid, const Arguments& arguments) const {
     start(stream, grid, Arguments::kName, &arguments);
@@ -41,15 +41,15 @@ class KernelModule {
   void start(CudaStream& stream, Grid grid, const char* name, const void* arguments) const;
 
   const Context* context_;
-  bool early_;  // whether kernels may start before the one before has ended
+  bool early_;  // whether programmatic dependent launch is used
   CUmodule module_ = nullptr;
   struct Kernel {
     CUfunction function;
-    unsigned shared;  // bytes that a block may ask for so far
+    unsigned shared;  // largest dynamic shared memory so far, bytes
   };
-  // All of them, found when this is made; by a name without making a string of it.
+  // All kernels of the module. The comparison finds names without making strings.
   mutable std::map<std::string, Kernel, std::less<>> kernels_;
-  mutable std::mutex mutex_;  // of `shared`
+  mutable std::mutex mutex_;  // protects `shared`
 };
 
 }  // namespace lockstep::engine::cuda

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A stream of a replica's kernels, and what kernels that run in turn share: the libraries with
-// their workspaces, memory for the numbers between two kernels of one call, tickets. Lanes share
-// none of that, so what is queued in two of them may run at once. Used by the replica's computing
-// thread; goes when all that was queued in it is done. Errors: Error(kMemory), Error(kDevice).
+// A stream of a replica's kernels, with the resources that its kernels share one after the other.
+// These are libraries with their workspaces, scratch memory of a call, and tickets. Lanes share no
+// resources, so their work may overlap. Use it on the replica's computing thread, and destroy it
+// only after its queued work is done. Throws Error(kMemory), Error(kDevice).
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace lockstep::engine::cuda {
 
-// The libraries of one lane, which compute there beside our own kernels.
+// Holds the libraries of one lane, which it uses besides lockstep's own kernels.
 struct LaneLibraries {
   std::unique_ptr<Products> products;
   std::unique_ptr<Convolutions> convolutions;
@@ -26,13 +26,13 @@ class Lane {
  public:
   Lane(const GpuParts& gpu, LaneLibraries libraries, bool urgent);
 
-  // Memory of the GPU, until the next call.
+  // Returns GPU memory that is valid until the next call.
   std::byte* scratch(std::size_t bytes);
-  // Scratch memory and tickets for `count` sums per channel over so many lines, which the next call
-  // reuses.
+  // Returns scratch memory and tickets for `count` sums per channel over `lines` lines. The next
+  // call reuses them.
   Partials partials(std::size_t lines, std::size_t channels, std::size_t groups, std::size_t count,
                     unsigned tile);
-  // All that was queued here is done, and nothing will be repeated.
+  // Frees outgrown buffers. All queued work must be done, and nothing may be repeated.
   void forget_outgrown() { outgrown_.clear(); }
 
   CudaStream stream;
@@ -42,8 +42,8 @@ class Lane {
  private:
   Memory* memory_;
   Buffer scratch_;
-  Buffer tickets_;                // zero but while a kernel runs (engine/cuda/kernels/lines.h)
-  std::vector<Buffer> outgrown_;  // that queued kernels may still use
+  Buffer tickets_;                // zero between kernels (engine/cuda/kernels/lines.h)
+  std::vector<Buffer> outgrown_;  // queued kernels may still use them
 };
 
 }  // namespace lockstep::engine::cuda

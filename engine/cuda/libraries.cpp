@@ -8,7 +8,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// Both libraries count their versions alike since their majors 12 and 9.
+// Both libraries have used this version encoding since their majors 12 and 9.
 std::string name_and_version(std::string_view library, std::size_t version) {
   return fmt::format("{} {}.{}.{}", library, version / 10000, version % 10000 / 100, version % 100);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// NVIDIA's libraries that a GPU computes with, opened together. Plain data; any thread.
+// NVIDIA's libraries for computing on a GPU, loaded together. Plain data; thread-safe.
 #pragma once
 #include <string>
 
@@ -13,16 +13,16 @@ struct Libraries {
   Cudnn convolutions;
 };
 
-// Reads files of hundreds of megabytes where no one has before. Throws Error(kUnavailable), a line
-// about the first that is missing.
+// Loads the libraries. The first load reads files of hundreds of megabytes. Throws
+// Error(kUnavailable) with one line about the first one that is missing.
 Libraries load_libraries();
 
-// "cuBLASLt 13.0.0", "cuDNN 9.19.0".
+// Returns "cuBLASLt 13.0.0" or "cuDNN 9.19.0".
 std::string version_text(const CublasLtFunctions& products);
 std::string version_text(const Cudnn& convolutions);
 
-// All that the last bits of their results depend on: both versions, and whether products of float32
-// may be rounded to TF32.
+// Returns everything that the last bits of their results depend on: both versions, and whether
+// float32 products may be rounded to TF32.
 std::string version_text(const Libraries& libraries, bool tf32);
 
 }  // namespace lockstep::engine::cuda

@@ -8,8 +8,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// The dynamic linker's words about the call before. It may have none, and they may have several
-// lines.
+// Returns the dynamic linker's message about the previous call as one line.
 std::string linker_words() {
   const char* words = ::dlerror();
   std::string text = words == nullptr ? "no reason given" : words;
@@ -28,8 +27,8 @@ Library::Library(const LibrarySearch& search) : help_(search.help) {
     for (const std::string& name : search.names)
       paths.push_back(fmt::format("{}/{}", folder, name));
   }
-  // The reason that helps most is the last of a file that is there: of others the linker only says
-  // that they are not.
+  // The most helpful reason is the last one about an existing file. For others the linker only says
+  // that they are missing.
   std::string reason;
   for (const std::string& path : paths) {
     handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A shared library that is looked for when the program runs, so that the program starts without it.
-// Its functions stay for the rest of the process, even after this is gone: such libraries have
-// threads and handlers of their own. Any thread. Opening reads a file of up to hundreds of
-// megabytes; asking for a symbol costs a microsecond. Errors: Error(kUnavailable) in one line.
+// A shared library that is loaded at run time, so that the program starts without it. Its functions
+// remain valid for the rest of the process, even after this object is destroyed: such libraries
+// have threads and handlers. Thread-safe. Loading reads a file of up to hundreds of megabytes;
+// looking up a symbol costs a microsecond. Throws Error(kUnavailable) with one line.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,9 +10,9 @@
 namespace lockstep::engine::cuda {
 
 struct LibrarySearch {
-  std::vector<std::string> names;    // "libcuda.so.1"; the first that opens is taken
-  std::vector<std::string> folders;  // looked into where the system's own search finds no name
-  std::string help;                  // what to do where there is none: "install ..."
+  std::vector<std::string> names;    // "libcuda.so.1"; the first that opens is used
+  std::vector<std::string> folders;  // searched if the system's search fails
+  std::string help;                  // advice if it is missing: "install ..."
 };
 
 class Library {
@@ -22,8 +22,8 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  const std::string& name() const { return name_; }  // the name, or path, that was opened
-  void* symbol(const char* name) const;              // throws where the library has none
+  const std::string& name() const { return name_; }  // the name or path that was opened
+  void* symbol(const char* name) const;              // throws if there is none
 
  private:
   std::string name_;
@@ -31,7 +31,7 @@ class Library {
   void* handle_ = nullptr;
 };
 
-// Sets a pointer to a function to the library's one of that name.
+// Sets a function pointer to the library's symbol `name`.
 template <class Function>
 void take(const Library& library, Function*& function, const char* name) {
   function = reinterpret_cast<Function*>(library.symbol(name));

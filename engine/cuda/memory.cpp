@@ -13,10 +13,11 @@ namespace lockstep::engine::cuda {
 namespace {
 
 constexpr std::size_t kMebibyte = std::size_t(1) << 20;
-constexpr std::size_t kPromised = 256;  // alignment, by the driver
+constexpr std::size_t kPromised = 256;  // alignment that the driver guarantees
 constexpr std::size_t kSmallUnit = 512;
 
-// The driver gives out pages of 2 MiB; small blocks share one, large ones waste none.
+// Rounds a size. The driver allocates pages of 2 MiB; small blocks share one, large ones waste
+// none.
 std::size_t block_bytes(std::size_t bytes) {
   const std::size_t unit = bytes >= kMebibyte ? 2 * kMebibyte : kSmallUnit;
   return (bytes + unit - 1) / unit * unit;
@@ -43,7 +44,7 @@ Memory::~Memory() {
   try {
     wait_for_gpu();
   } catch (const Error&) {
-    // Of work that failed nothing uses the memory any more.
+    // Failed work no longer uses the memory.
   }
   release_kept(gpu_);
   release_kept(host_);
@@ -80,7 +81,7 @@ Buffer Memory::take(Pool& pool, std::size_t bytes, std::string_view what) {
   if (block.data == nullptr) block = new_block(pool, block_bytes(bytes), what);
   pool.taken += block.bytes;
   pool.most = std::max(pool.most, pool.taken + pool.held);
-  // The buffer is made last: where it goes, the mutex must be free.
+  // The buffer is made last, since its destruction locks the mutex.
   try {
     clear(pool, block.data, bytes);
   } catch (...) {
@@ -92,7 +93,8 @@ Buffer Memory::take(Pool& pool, std::size_t bytes, std::string_view what) {
   return Buffer(block.data, bytes, [this, &pool, block] { give_back(pool, block); });
 }
 
-// The smallest that is large enough, but none of which more than a fifth would lie idle.
+// Takes the smallest kept block that is large enough, unless more than a fifth of it would be
+// unused.
 Memory::Block Memory::kept_block(Pool& pool, std::size_t bytes) {
   const auto found = pool.kept.lower_bound(bytes);
   if (found == pool.kept.end() || found->first > bytes + bytes / 4) return {};
@@ -149,8 +151,8 @@ Memory::Block Memory::new_block(Pool& pool, std::size_t bytes, std::string_view 
   return block;
 }
 
-// The stream is this object's own: the driver's simple call would also wait for streams of others,
-// and would not be seen by ours.
+// Clears with a stream of this object. The driver's synchronous call would also wait for the
+// streams of others, and our streams would not wait for it.
 void Memory::clear(const Pool& pool, std::byte* data, std::size_t bytes) {
   if (pool.host) {
     std::memset(data, 0, bytes);

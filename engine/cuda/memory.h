@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Memory of one GPU, and of the host pinned for it. What is given back is kept and given again
-// (asking the driver costs up to a millisecond and may wait for the GPU), and handed to the driver
-// where it would not do otherwise. Of the GPU's memory at most a fraction is taken, and at most so
-// many bytes as are named. Any thread, but
-// not while a stream of the GPU is recorded as a graph. Blocks are rounded to 512 bytes, from 1 MiB
-// on to 2 MiB. Errors: Error(kMemory) that says how much was asked for, is taken, and may be taken.
+// Memory of one GPU, and host memory pinned for it. Freed blocks are cached and reused, since the
+// driver's allocation takes up to a millisecond and may wait for the GPU. They return to the driver
+// if an allocation fails otherwise. The GPU memory is limited by a fraction and by a number of
+// bytes. Thread-safe, but must not be used while a stream of the GPU is captured. Blocks are
+// rounded up to 512 bytes, and from 1 MiB on to 2 MiB. Throws Error(kMemory) with the requested,
+// used and allowed sizes.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -19,40 +19,40 @@ namespace lockstep::engine::cuda {
 
 class Memory {
  public:
-  static constexpr double kFraction = 0.95;  // of what is free when this is made
+  static constexpr double kFraction = 0.95;  // of the free memory at construction
 
-  // `most`: bytes, whatever the fraction allows; 0: what that is.
+  // `most`: additional limit in bytes; 0: none.
   explicit Memory(const Context& context, double fraction = kFraction, std::size_t most = 0);
-  ~Memory();  // everything must have been given back
+  ~Memory();  // requires that all buffers are freed
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Zeroed, on the GPU, aligned to 256 bytes. Waits for all work queued on the GPU where the memory
-  // is used again, since that work may still use it. The buffer must be gone before this is. `what`
-  // is named where there is too little.
+  // Returns zeroed GPU memory, aligned to 256 bytes. If it reuses a block, it first waits for all
+  // work queued on the GPU, which may still use the block. The buffer must not outlive this object.
+  // Errors name `what`.
   Buffer allocate(std::size_t bytes, std::string_view what = "");
-  // Zeroed, of the host, pinned: the GPU copies from and to it without the host.
+  // Returns zeroed, pinned host memory, which the GPU copies without the host.
   Buffer pinned(std::size_t bytes);
 
-  std::size_t taken() const;       // bytes in buffers now
-  std::size_t held() const;        // and kept to be given again
-  std::size_t most_taken() const;  // that were ever taken or held at once
+  std::size_t taken() const;       // bytes in buffers
+  std::size_t held() const;        // bytes cached for reuse
+  std::size_t most_taken() const;  // most bytes taken and held at once
   std::size_t limit() const { return gpu_.limit; }
 
  private:
   struct Pool {
     bool host = false;
     std::size_t limit = 0;                          // of taken and held together
-    std::multimap<std::size_t, std::byte*> kept{};  // by their size
+    std::multimap<std::size_t, std::byte*> kept{};  // cached blocks by size
     std::size_t taken = 0, held = 0, most = 0;
   };
   struct Block {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
   };
-  // These are called with the mutex held.
+  // The caller of these functions holds the mutex.
   Buffer take(Pool& pool, std::size_t bytes, std::string_view what);
-  Block kept_block(Pool& pool, std::size_t bytes);  // of nothing where none fits
+  Block kept_block(Pool& pool, std::size_t bytes);  // empty if none fits
   Block new_block(Pool& pool, std::size_t bytes, std::string_view what);
   void clear(const Pool& pool, std::byte* data, std::size_t bytes);
   void wait_for_gpu() const;
@@ -61,7 +61,7 @@ class Memory {
   void give_back(Pool& pool, Block block) noexcept;
 
   const Context* context_;
-  CudaStream stream_;  // of the zeros
+  CudaStream stream_;  // for zeroing
   mutable std::mutex mutex_;
   Pool gpu_, host_;
 };

@@ -14,15 +14,15 @@ bool is_between(const ConvolutionSpec& spec, DType dtype) {
          spec.kernel_height == kNarrowKernel && spec.kernel_width == kNarrowKernel;
 }
 
-// Returns whether kernels on planes can compute it: the gradient of data must not have a negative
-// padding, and Divisor takes no divisor below two.
+// Returns whether kernels on planes support it. The gradient of data must not have a negative
+// padding, and Divisor needs a divisor of at least two.
 bool has_planes(const ConvolutionSpec& spec, DType dtype, int capability) {
   return capability == 90 && is_between(spec, dtype) && spec.padding < kNarrowKernel &&
          spec.width > 1 && spec.output_width() > 1;
 }
 
-// The rows of a band are as many as have room, and as even as can be in an image; 0 where not even
-// one has room. A pixel takes no less than the bytes of all channels.
+// Sets the rows per band to as many as fit, and as even as possible within an image; 0 if not even
+// one fits. A pixel takes at least the bytes of all channels.
 template <class Sizes, class Bytes>
 void fit_band(Sizes& sizes, std::size_t most, Bytes bytes) {
   const std::size_t row = std::size_t(sizes.pitch()) * kNarrowChannels * 2;

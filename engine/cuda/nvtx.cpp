@@ -19,7 +19,7 @@ nvtxEventAttributes_t attributes() {
 nvtxEventAttributes_t named(Profiler::Name name) {
   nvtxEventAttributes_t event = attributes();
   event.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
-  // The handle came from registering, as what it is not const.
+  // Registering returned this handle as non-const.
   event.message.registered = static_cast<nvtxStringHandle_t>(const_cast<void*>(name.handle));
   return event;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Ranges for NVIDIA's profilers, by NVTX 3: headers of the toolkit that open the library which a
-// profiler names in the environment (NVTX_INJECTION64_PATH), and nothing where none does. There in
-// every build, free of foreign types. No GPU is needed. The domain of the ranges is "lockstep".
+// Ranges for NVIDIA's profilers by NVTX 3. Its headers come with the toolkit. They open the library
+// that a profiler names in the environment (NVTX_INJECTION64_PATH), and otherwise do nothing. This
+// header exists in every build and has no foreign types. No GPU is needed. The domain of the ranges
+// is "lockstep".
 #pragma once
 #include <memory>
 
@@ -9,8 +10,8 @@
 
 namespace lockstep::engine {
 
-// Null where no profiler has started this process, or it does not listen to domains, or there was
-// no toolkit when this was built. The first call looks for it; any thread.
+// Returns the profiler. It is null if no profiler started this process or listens to domains, or if
+// there was no toolkit at build time. The first call searches for it; thread-safe.
 std::unique_ptr<Profiler> nvtx_profiler();
 
 }  // namespace lockstep::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// For builds without the headers of NVTX, which are a part of the CUDA toolkit.
+// Stub for builds without the headers of NVTX, which are part of the CUDA toolkit.
 #include "engine/cuda/nvtx.h"
 
 namespace lockstep::engine {

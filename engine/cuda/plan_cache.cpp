@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 constexpr std::string_view kChoicesFormat = "lockstep's choices of kernels, 1";
 constexpr std::string_view kBetween = " = ";
 
-// Held while a file is read, added to and written. Waits for others ten seconds at most. Where it
-// cannot be had, as on file systems without locks, all goes on without it: then of two who write at
-// once one may lose its choices.
+// Locks a file that is read, extended and written. It waits for other processes for ten seconds at
+// most. Without the lock, for example on file systems without locks, the work continues; then one
+// of two simultaneous writers may lose its choices.
 class FileLock {
  public:
   explicit FileLock(const fs::path& path)
@@ -65,12 +65,12 @@ std::string head_of(const std::string& machine) {
   return fmt::format("{}\n{}\n", kChoicesFormat, machine);
 }
 
-// The last line of a file.
+// Returns the last line of a file.
 std::string seal_of(std::string_view body) {
   return fmt::format("checksum {:016x}\n", hash(body));
 }
 
-// Of lines as lines_of makes them. Throws Error(kCorrupt).
+// Parses lines in the format of lines_of. Throws Error(kCorrupt).
 std::map<std::string, std::string> parse_lines(std::string_view body) {
   std::map<std::string, std::string> choices;
   while (!body.empty()) {
@@ -85,7 +85,7 @@ std::map<std::string, std::string> parse_lines(std::string_view body) {
   return choices;
 }
 
-// Of a file. Throws Error(kCorrupt).
+// Parses a file. Throws Error(kCorrupt).
 std::map<std::string, std::string> parse(std::string_view text, const std::string& machine) {
   const std::size_t seal = seal_of("").size();
   if (text.size() < seal) fail(Code::kCorrupt, "it has no checksum");
@@ -96,7 +96,7 @@ std::map<std::string, std::string> parse(std::string_view text, const std::strin
   return parse_lines(body.substr(head.size()));
 }
 
-// None where there is no file. Throws Error(kIo), Error(kInvalid).
+// Returns the text of a file, or none if there is no file. Throws Error(kIo), Error(kInvalid).
 std::optional<std::string> file_text(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return std::nullopt;
@@ -125,8 +125,9 @@ void PlanCache::adopt(const std::string& text) {
   in_use_.insert(choices.begin(), choices.end());
 }
 
-// Finding takes long, so other processes may have been first meanwhile: what is kept is looked at
-// again. Of this process one finds at a time: two on one GPU would measure each other.
+// Finding takes long, so another process may have stored its choice meanwhile; the file is
+// therefore read again. Only one thread of a process finds at a time, since two on one GPU would
+// disturb each other's measurements.
 std::string PlanCache::choose(const std::string& problem, const Build& build, const Find& find,
                               const bool& lasting) {
   const std::lock_guard lock(mutex_);
@@ -166,7 +167,7 @@ std::string PlanCache::keep(const std::string& problem, const std::string& mine,
     return used.empty() ? mine : used;
   }
   if (mine.empty()) return holds(read());
-  std::error_code error;  // where there is no folder, writing says so
+  std::error_code error;  // without a folder, writing reports it
   fs::create_directories(folder_, error);
   const FileLock lock(file().string() + ".lock");
   Choices stored = read();

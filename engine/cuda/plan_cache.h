@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Which kernel was found the fastest for each problem, so that all replicas of a process, and the
-// next process, take the same one and compute the same bits. What is found is measured once: of all
-// who use a file, the first choice for a problem holds. Problems and choices are lines of text.
+// The fastest kernel for each problem, so that all replicas of a process and later processes use
+// the same one and compute the same bits. A problem is measured once: the first choice holds for
+// all users of a file. Problems and choices are lines of text.
 //
-// There is one file for each machine, `kernels-<hash>.txt` in one folder. It is written under
-// another name and renamed, so that it is whole or absent; a checksum tells a damaged one. Who
-// writes holds a lock, `kernels-<hash>.txt.lock`, and keeps what others have written since. Without
-// a folder, and where the file cannot be written, choices are those of this object alone.
+// Each machine has one file, `kernels-<hash>.txt`, in one folder. It is written under another name
+// and renamed, so that it is whole or absent; a checksum detects damage. A writer holds a lock,
+// `kernels-<hash>.txt.lock`, and keeps what others have written meanwhile. Without a folder, or if
+// the file cannot be written, choices apply to this object only.
 //
-// Any thread; one at a time chooses, others wait for it. A choice costs a read of the file, a new
-// one also a write: some milliseconds. Errors: those of who builds and finds. What is wrong with
-// the file is one warning.
+// Thread-safe: one thread chooses at a time, and others wait. A choice reads the file, and a new
+// one also writes it, which takes some milliseconds. Errors are those of `build` and `find`.
+// Problems with the file cause one warning.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -26,28 +26,29 @@ namespace lockstep::engine::cuda {
 
 class PlanCache {
  public:
-  static constexpr std::size_t kMostBytes = std::size_t(4) << 20;  // of a file
+  static constexpr std::size_t kMostBytes = std::size_t(4) << 20;  // per file
 
-  // Whether a choice can be built here, and has the memory that it needs.
+  // Returns whether a choice can be built here and its memory is available.
   using Build = std::function<bool(const std::string& choice)>;
   // Finds a choice that was built.
   using Find = std::function<std::string()>;
 
-  // `machine`: a line of all that a choice depends on besides the problem. `folder` may be empty.
+  // Creates a cache. `machine`: one line with everything that a choice depends on besides the
+  // problem. `folder` may be empty.
   PlanCache(std::filesystem::path folder, std::string machine, Log log);
 
-  // The choice for `problem`: the one in use or adopted, else the one in the file, else what `find`
-  // returns. A kept one that `build` refuses is replaced, with a warning. The choice that is
-  // returned is the last one that `build` accepted or `find` returned. These two may not call this
-  // object. `lasting` is read when `find` has returned: false where something was short here, so
-  // that its choice is of this process alone and not kept for others.
+  // Returns the choice for `problem`: the one in use or adopted, else the one in the file, else the
+  // result of `find`. If `build` refuses a cached choice, it is replaced with a warning. The
+  // returned choice is the last one that `build` accepted or `find` returned. Neither may call this
+  // object. `lasting` is read after `find` has returned. If it is false, a resource was short, so
+  // the choice applies to this process only and is not stored.
   std::string choose(const std::string& problem, const Build& build, const Find& find,
                      const bool& lasting = true);
 
-  // All choices of this object so far, a line "problem = choice" each, sorted by problem.
+  // Returns all choices of this object so far, sorted by problem, as lines "problem = choice".
   std::string text() const;
-  // Such a text of another object: its choices hold here, before those of the file, for problems
-  // that were not chosen for yet. Throws Error(kCorrupt), and adopts nothing, of another text.
+  // Adopts such a text of another object, for problems without a choice so far. These choices take
+  // precedence over the file. Throws Error(kCorrupt) and adopts nothing if the text is malformed.
   void adopt(const std::string& text);
   std::filesystem::path file() const;
   const Log& log() const { return log_; }
@@ -55,8 +56,8 @@ class PlanCache {
  private:
   using Choices = std::map<std::string, std::string>;
 
-  // The choice that holds for `problem`. Where there is none, but those that are refused, it is
-  // `mine` from now on; empty where that is empty.
+  // Returns the choice that holds for `problem`. If there is none, or only refused ones, `mine`
+  // becomes the choice; empty if `mine` is empty.
   std::string keep(const std::string& problem, const std::string& mine,
                    const std::set<std::string>& refused);
   Choices read();
@@ -68,7 +69,7 @@ class PlanCache {
   const Log log_;
   mutable std::mutex mutex_;
   Choices in_use_;
-  bool warned_ = false;  // of the file
+  bool warned_ = false;  // about the file
 };
 
 }  // namespace lockstep::engine::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The plan caches of a process: one for each kind of GPU, so that all GPUs of a kind, and all
-// replicas on them, compute with the same kernels. Any thread. Costs a look into a map.
+// The plan caches of a process, one for each kind of GPU. All GPUs of a kind and all replicas on
+// them thus use the same kernels. Thread-safe. A call costs a map lookup.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -13,10 +13,10 @@ namespace lockstep::engine::cuda {
 
 class PlanCaches {
  public:
-  // `folder`: of the files; empty: there are none.
+  // Creates caches whose files are in `folder`; empty: no files.
   PlanCaches(std::filesystem::path folder, Log log);
 
-  // Lives as long as this.
+  // Returns the cache of a machine, which lives as long as this object.
   PlanCache& of(const std::string& machine);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Products of matrices on a GPU, as dense layers need them. The port that cuBLASLt fills, and tests
-// without a GPU fill by loops. One per replica, its computing thread. The first call of a shape
-// looks for the fastest kernel that gives the same bits every time; later ones queue one kernel.
+// The interface to matrix products on a GPU for dense layers. cuBLASLt implements it; tests without
+// a GPU implement it with loops. Each replica has one, for its computing thread. The first call of
+// a shape searches for the fastest deterministic kernel; later calls queue it.
 #pragma once
 #include <cstddef>
 
@@ -10,9 +10,10 @@
 
 namespace lockstep::engine::cuda {
 
-// c = op(a) op(b), + c where `accumulate`, + a bias for each column of c, then ReLU. All row-major:
-// op(a) is [m, k] and op(b) [k, n]; a transposed operand lies in memory as [k, m] or [n, k].
-// Everything, bias too, is of one element type; sums are float32.
+// Describes a product c = op(a) op(b), plus c if `accumulate`, plus a bias for each column of c,
+// then ReLU. All matrices are row-major: op(a) is [m, k] and op(b) [k, n]; a transposed operand is
+// stored as [k, m] or [n, k]. All operands have one element type, including the bias; sums are
+// float32.
 struct Product {
   DType dtype = DType::kFloat32;
   std::size_t m = 0, n = 0, k = 0;
@@ -24,7 +25,7 @@ struct Product {
 class Products {
  public:
   virtual ~Products() = default;
-  // Queued. `bias` null where the product has none. m, n and k are at least 1.
+  // Queues the product. `bias` is null if the product has none. m, n and k are at least 1.
   virtual void run(CudaStream& stream, const Product& product, const void* a, const void* b,
                    const void* bias, void* c) = 0;
 };

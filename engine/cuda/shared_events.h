@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Events of one GPU that other processes may open. What is given back is given again, and nothing
-// is destroyed before this is: a process that still has an event open may not touch it from then
-// on. Any thread. A call costs some microseconds. Errors: Error(kDevice).
+// Events of one GPU that other processes may open. Returned events are reused, and no event is
+// destroyed before this object, since other processes may still have it open. They must not use it
+// afterwards. Thread-safe. A call takes some microseconds. Throws Error(kDevice).
 #pragma once
 #include <memory>
 #include <mutex>

@@ -9,7 +9,7 @@ bool uses_space_to_depth(const ConvolutionSpec& spec) {
          spec.kernel_width > 2;
 }
 
-// As many blocks as the windows of all outputs cover.
+// The new image has as many blocks as the windows of all outputs cover.
 ConvolutionSpec space_to_depth(const ConvolutionSpec& spec) {
   ConvolutionSpec result = spec;
   result.kernel_height = (spec.kernel_height + 1) / 2;

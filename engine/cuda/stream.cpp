@@ -9,9 +9,9 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// Asks `done` until it says so. Most waits are short, so the first is without sleep: asking costs
-// about a microsecond. Sleeping then leaves the core to the threads that feed the GPU, and adds as
-// little to a long wait. A GPU that was given up is asked once.
+// Polls `done` until it returns true. Most waits are short, so the first 50 us have no sleep; a
+// poll takes about a microsecond. Sleeping afterwards leaves the core to the threads that feed the
+// GPU, and adds little to a long wait. A stuck GPU is polled once.
 template <class Done>
 void poll(const Context& context, std::chrono::milliseconds deadline, const char* what, Done done) {
   constexpr std::chrono::microseconds kSpin{50};
@@ -33,8 +33,8 @@ void poll(const Context& context, std::chrono::milliseconds deadline, const char
   }
 }
 
-// What a question about queued work was answered with. An error then is of the work, which may have
-// been queued by any call before.
+// Interprets the result of a query of queued work. An error is one of the work, which any earlier
+// call may have queued.
 bool is_done(const Context& context, CUresult answer, const char* call) {
   if (answer == CUDA_ERROR_NOT_READY) return false;
   context.check(answer, call);
@@ -63,15 +63,15 @@ void Event::synchronize(std::chrono::milliseconds deadline) const {
   poll(*context_, deadline, "the work before an event", [&] { return done(); });
 }
 
-// The driver's call that waits for a GPU has no deadline. Streams that are idle get no event: of a
-// GPU that is stuck it would never be done.
+// Polls because the driver's call that waits for a GPU has no deadline. Idle streams get no event,
+// since an event on a stuck GPU would never be done.
 void wait_for_all(const Context& context, std::chrono::milliseconds deadline) {
   context.use();
   std::deque<Event> events;
   context.each_stream([&](CUstream stream) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     context.check(context.driver().stream_is_capturing(stream, &status), "cuStreamIsCapturing");
-    if (status != CU_STREAM_CAPTURE_STATUS_NONE) return;  // what is recorded is not queued
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE) return;  // captured work is not queued
     const CUresult idle = context.driver().stream_query(stream);
     if (is_done(context, idle, "cuStreamQuery, or work queued before,")) return;
     const Event& event = events.emplace_back(context);
@@ -91,10 +91,10 @@ double milliseconds_between(const Context& context, const Event& from, const Eve
   return double(milliseconds);
 }
 
-// Such a stream does not wait for the one that libraries use by default, nor that for it.
+// A non-blocking stream does not synchronize with the default stream that libraries use.
 CudaStream::CudaStream(const Context& context, bool urgent) : context_(&context) {
   context.use();
-  // A smaller number is more urgent, and 0 the least.
+  // A smaller number is more urgent; 0 is the least urgent.
   context.check(context.driver().stream_create(&stream_, CU_STREAM_NON_BLOCKING, urgent ? -1 : 0),
                 "cuStreamCreateWithPriority");
   context.add(stream_);

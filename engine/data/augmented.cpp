@@ -50,8 +50,8 @@ class Augmented final : public Dataset {
 
 }  // namespace
 
-// Word by word of one draw. An offset is the word scaled down to 0 .. 2 * pad: of 2^32 words, each
-// offset gets as many as the next, but for one.
+// Uses the words of one draw. An offset is a word scaled to 0 .. 2 * pad; of 2^32 words, the counts
+// per offset differ by at most one.
 Augmentation draw_augmentation(const AugmentOptions& options, std::uint64_t example,
                                std::int64_t epoch) {
   const std::uint64_t key = stream_key(options.seed, "augmentation");
@@ -62,9 +62,9 @@ Augmentation draw_augmentation(const AugmentOptions& options, std::uint64_t exam
           .flip = options.flip && words[2] >> 31 != 0};
 }
 
-// Row y of the window is row y + down - pad of the image, and so with columns. Rows are moved from
-// the top where they come from below, from the bottom where they come from above: so none is
-// written before it is read. What comes from outside the image is `around`.
+// Row y of the window is row y + down - pad of the image, and likewise for columns. Rows from below
+// are moved from the top, and rows from above from the bottom, so none is overwritten before it is
+// read. Pixels outside the image become `around`.
 void apply(const Augmentation& augmentation, std::size_t pad, const Shape& shape,
            std::span<float> image, float around) {
   const std::ptrdiff_t height = std::ptrdiff_t(shape[0]), width = std::ptrdiff_t(shape[1]);

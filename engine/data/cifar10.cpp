@@ -24,7 +24,7 @@ std::shared_ptr<const PixelImages> images(CifarFile file, const std::string& nam
                                    fmt::format("cifar10 {}", file.labels.size()));
   content.pixels = std::move(file.pixels);
   content.labels.assign(file.labels.begin(), file.labels.end());
-  // Of the 50,000 training images: of all pixels of a channel, v / 255.
+  // These are the statistics of v / 255 per channel, over all pixels of the 50,000 training images.
   content.means = {0.4914, 0.4822, 0.4465};
   content.deviations = {0.2470, 0.2435, 0.2616};
   return std::make_shared<PixelImages>(std::move(content));
@@ -46,7 +46,7 @@ Sets cifar10(const std::string& folder) {
          (path / "data_batch_1.bin").string(), folder_content(path));
   }
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
-  std::string fewer;  // files of them, and how many
+  std::string fewer;  // the short files with their records
   const auto read = [&](const std::string& file, CifarFile& content) {
     const std::uint64_t records = read_cifar_file(place / file, content);
     if (records < kCifarRecords)

@@ -58,7 +58,7 @@ std::uint64_t read_cifar_file(const std::filesystem::path& path, CifarFile& cont
            i, kCifarClasses);
     }
     content.labels[before + i] = record[0];
-    // Planes of channels become channels of pixels.
+    // Converts planes of channels to channels of pixels.
     std::uint8_t* const image = content.pixels.data() + (before + i) * kCifarPixels;
     constexpr std::size_t kPlane = kCifarSide * kCifarSide;
     for (std::size_t c = 0; c < kCifarChannels; ++c) {

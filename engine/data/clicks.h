@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The form of an example in Criteo's data: 13 numbers, then 26 ids, one of each field, all of them
-// float32 (so ids stay below 2^24); the target says whether somebody clicked. Pure; any thread.
+// The format of an example in Criteo's data: 13 numbers, then 26 ids, one per field, all float32
+// (so ids stay below 2^24). The target says whether there was a click. Pure; thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>

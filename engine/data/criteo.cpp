@@ -27,11 +27,11 @@
 namespace lockstep::engine::data {
 namespace {
 
-constexpr std::size_t kMostLine = 4096;  // bytes; a line of the form has about 250
+constexpr std::size_t kMostLine = 4096;  // bytes; a usual line has about 250
 constexpr std::size_t kReadAtOnce = std::size_t(1) << 20;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-// The caller closes it.
+// Returns a file descriptor, which the caller closes.
 int opened(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
@@ -43,7 +43,7 @@ int opened(const std::string& path) {
   return file.release();
 }
 
-// A file that goes with the process.
+// Returns an unlinked file, which disappears with the process, or -1.
 int temporary_file(const std::filesystem::path& folder) {
   std::string pattern = (folder / "lockstep-XXXXXX").string();
   const int file = ::mkostemp(pattern.data(), O_CLOEXEC);
@@ -51,8 +51,8 @@ int temporary_file(const std::filesystem::path& folder) {
   return file;
 }
 
-// The text of a file: once from its beginning to its end, and then anywhere. That of a compressed
-// one is kept in a temporary file as it comes.
+// Reads the text of a file: once from beginning to end, and after that anywhere. The text of a
+// compressed file is kept in a temporary file.
 class CriteoText {
  public:
   explicit CriteoText(const std::string& path) : path_(path), file_(opened(path)) {
@@ -75,7 +75,7 @@ class CriteoText {
   CriteoText(const CriteoText&) = delete;
   CriteoText& operator=(const CriteoText&) = delete;
 
-  // Bytes behind those of the call before, as many as there are.
+  // Reads the bytes after those of the previous call; returns how many there are.
   std::size_t next(std::span<char> out) {
     std::size_t got = 0;
     if (!inflated_) {
@@ -89,7 +89,7 @@ class CriteoText {
     offset_ += got;
     return got;
   }
-  // Bytes from `offset` on, as many as there are. Any thread.
+  // Reads the bytes from `offset` on; returns how many there are. Thread-safe.
   std::size_t read(std::span<char> out, std::uint64_t offset) const {
     std::size_t done = 0;
     while (done < out.size()) {
@@ -122,13 +122,13 @@ class CriteoText {
 
   std::string path_;
   int file_;
-  std::string place_;                   // of the temporary file
+  std::string place_;                   // folder of the temporary file
   std::unique_ptr<GzipFile> inflated_;  // null: the file is not compressed
-  std::uint64_t offset_ = 0;            // of what comes next
+  std::uint64_t offset_ = 0;            // offset of the next bytes
 };
 
-// Knows where each line begins. The file was looked at once, so it has no line that is wrong; if
-// somebody writes into it later, reading says so or gives what stands there now.
+// Stores where each line begins. One pass has checked the file, so no line is wrong. If the file
+// changes later, a read throws or returns the new content.
 class CriteoFile final : public Dataset {
  public:
   CriteoFile(const std::string& path, std::size_t buckets) : file_(path), buckets_(buckets) {
@@ -160,11 +160,11 @@ class CriteoFile final : public Dataset {
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
  private:
-  // One pass over the file, block by block; what is left of the last line of a block goes to the
-  // front of the next.
+  // Passes over the file once, block by block. The rest of a block's last line moves to the front
+  // of the next block.
   void look() {
     std::vector<char> block(kReadAtOnce);
-    std::uint64_t offset = 0;  // of the block in the file
+    std::uint64_t offset = 0;  // the block's offset in the file
     std::size_t kept = 0;
     std::uint64_t checksum = crc32_z(0, nullptr, 0);
     for (bool whole = false; !whole;) {
@@ -195,7 +195,7 @@ class CriteoFile final : public Dataset {
     fingerprint_ = stream_key(checksum, fmt::format("criteo 1 {} lines, {} bytes, ids below {}",
                                                     size(), offset, buckets_));
   }
-  // Empty lines may stand at the end alone.
+  // Checks and adds a line. Empty lines may only be at the end.
   void take(std::string_view line, std::uint64_t offset) {
     if (line.empty() || line == "\r") {
       ended_ = true;
@@ -215,8 +215,8 @@ class CriteoFile final : public Dataset {
   CriteoText file_;
   std::size_t buckets_;
   bool ended_ = false;
-  std::uint64_t behind_ = 0;           // the last line and its end
-  std::vector<std::uint64_t> starts_;  // of each line, and one behind the end of the last
+  std::uint64_t behind_ = 0;           // offset after the last line's end
+  std::vector<std::uint64_t> starts_;  // starts of all lines, then `behind_`
   std::uint64_t fingerprint_ = 0;
 };
 

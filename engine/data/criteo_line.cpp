@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kFieldsOfALine = 1 + kClickColumns;
 
-// The beginning of a text that may be anything.
+// Returns the beginning of any text, made printable.
 std::string shown(std::string_view text) {
   constexpr std::size_t kMost = 24;
   std::string safe(text.substr(0, kMost));
@@ -28,14 +28,14 @@ std::string shown(std::string_view text) {
   return text.size() > kMost ? safe + "..." : safe;
 }
 
-// All of `text` as a number.
+// Reads all of `text` as a number; returns false if it is not one.
 template <class T>
 bool read_number(std::string_view text, int base, T& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// For the end of a message about a line with another number of fields.
+// Explains a line with a wrong number of fields, for the end of a message.
 std::string what_it_may_be(std::string_view line, std::size_t fields) {
   if (fields == kClickColumns) return "; it seems to lack its label, as Criteo's test.txt does";
   for (const auto& [separator, name] :

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One line of Criteo's text format, without its end (a carriage return may be left): fields with a
-// tab between them, the label 0 or 1, 13 whole numbers and 26 hexadecimal words of 32 bits, all of
-// which but the label may be empty. Pure; any thread; about a microsecond a line.
+// One line of Criteo's text format, without the newline (a carriage return may remain). Its
+// tab-separated fields are the label 0 or 1, 13 whole numbers and 26 hexadecimal 32-bit words. All
+// fields except the label may be empty. Pure; thread-safe; about a microsecond per line.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace lockstep::engine::data {
 
-// A number n becomes log(1 + n), and 0 where it is empty or negative. A word, or its absence, falls
-// into a bucket drawn by (field, word). Writes 13 numbers and 26 ids below `buckets`, and the
-// label. Throws Error(kCorrupt) that names `file`, the line (counted from 1), the field and its
+// Parses a line into 13 numbers, 26 ids below `buckets`, and the label. A number n becomes log(1 +
+// n), or 0 if it is empty or negative. A word, or its absence, falls into a bucket drawn by (field,
+// word). Throws Error(kCorrupt) that names `file`, the line (counted from 1), the field and its
 // text.
 void parse_criteo_line(std::string_view line, const std::string& file, std::uint64_t number,
                        std::size_t buckets, std::span<float> input, std::span<float> target);

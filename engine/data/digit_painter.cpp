@@ -9,10 +9,10 @@
 namespace lockstep::engine::data {
 namespace {
 
-// How far digits differ. Found by trial, so that shape carries the digit and not single pixels:
-// trained on 8,000 of them, a linear classifier knows 0.89 of others (0.83 when it is trained until
-// it knows all of its own), a convolutional network 0.98 after one epoch and 0.995 after three.
-constexpr double kWobble = 0.05;                     // of a control point, standard deviation
+// The variation of digits, found by trial, so that shape and not single pixels carries the digit.
+// Trained on 8,000 digits, a linear classifier knows 0.89 of others (0.83 if it is trained until it
+// knows all of its own). A convolutional network knows 0.98 after one epoch and 0.995 after three.
+constexpr double kWobble = 0.05;                     // standard deviation of a control point
 constexpr double kWave = 0.07;                       // amplitude of the wave
 constexpr double kTurn = 0.23;                       // radians either way
 constexpr double kSlant = 0.26;                      // shear either way
@@ -21,7 +21,7 @@ constexpr double kShift = 2.1;                       // pixels either way
 constexpr double kThinnest = 0.55, kThickest = 1.5;  // radius of the pen in pixels
 constexpr double kFaintest = 0.65;                   // ink of the faintest digit
 constexpr double kNoise = 0.08;                      // largest standard deviation of the noise
-constexpr double kEdge = 0.5;  // half the width in which ink fades at a stroke's edge
+constexpr double kEdge = 0.5;                        // half the fade width at a stroke's edge
 
 }  // namespace
 
@@ -36,7 +36,7 @@ int DigitPainter::paint(std::uint64_t index, std::span<std::uint8_t> pixels) {
   draw(random, digit);
   draw_clutter(random);
   const float ink = float(random.uniform(kFaintest, 1)), paper = float(random.uniform(0, 0.15));
-  // The sum of four bytes has nearly a normal distribution, of standard deviation 148 about 510.
+  // The sum of four bytes has nearly a normal distribution, with standard deviation 148 around 510.
   const float noise = float(random.uniform(0, kNoise)) / 148;
   for (std::size_t i = 0; i < kPixels; ++i) {
     const std::uint32_t bits = random.bits();
@@ -82,7 +82,7 @@ void DigitPainter::draw(Random& random, int digit) {
   }
 }
 
-// Dots and dashes that belong to no digit.
+// Draws dots and dashes that belong to no digit.
 void DigitPainter::draw_clutter(Random& random) {
   for (std::uint64_t left = random.below(4); left > 0; --left) {
     const Point from{random.uniform(0, 27), random.uniform(0, 27)};
@@ -92,8 +92,8 @@ void DigitPainter::draw_clutter(Random& random) {
   }
 }
 
-// Ink lies where a pixel's centre is within `radius` of the line, and fades over the edge. Where
-// lines meet the stronger ink stays.
+// Draws ink at pixels whose center is within `radius` of the line; it fades over the edge. Where
+// lines meet, the stronger ink stays.
 void DigitPainter::draw_line(Point from, Point to, double radius, double ink) {
   const double reach = radius + kEdge;
   const auto first = [&](double a, double b) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Draws one digit after the other, 28x28 bytes each, as a function of (key, index): a style, points
-// that wobble, a wave through the whole, an affine map, a pen, then noise, clutter and contrast.
-// Costs about 20 us a digit. Not for several threads at once: it keeps its scratch memory.
+// Paints digits of 28x28 bytes, each a function of (key, index): a style, points that wobble, a
+// wave through the whole, an affine map, a pen, then noise, clutter and contrast. Costs about 20 us
+// per digit. Not thread-safe, because it keeps its scratch memory.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -18,7 +18,7 @@ class DigitPainter {
   static constexpr std::size_t kPixels = kSide * kSide;
 
   explicit DigitPainter(std::uint64_t key);
-  // Fills kPixels bytes; returns which digit it is.
+  // Fills kPixels bytes and returns the digit.
   int paint(std::uint64_t index, std::span<std::uint8_t> pixels);
 
  private:

@@ -16,7 +16,7 @@ Stroke curve(std::vector<Point> points) {
   return {std::move(points), true};
 }
 
-// Part of an ellipse; degrees run clockwise from the right, so -90 is the top.
+// Returns part of an ellipse; degrees run clockwise from the right, so -90 is the top.
 Stroke arc(Point centre, double width, double height, double from, double to) {
   const int pieces = std::max(3, int(std::abs(to - from) / 40));
   Stroke stroke{{}, true};
@@ -153,8 +153,8 @@ DigitStyles digit_styles() {
   return styles;
 }
 
-// A Catmull-Rom spline: between points[i] and points[i + 1] the cubic whose slope at a point is
-// that of the line from the point before it to the one after it.
+// Appends a Catmull-Rom spline: between points[i] and points[i + 1], the cubic whose slope at a
+// point is that of the line from the previous to the next point.
 void append_outline(const Stroke& stroke, std::vector<Point>& outline) {
   const std::vector<Point>& points = stroke.points;
   if (!stroke.smooth) {

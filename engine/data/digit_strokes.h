@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How digits are written: for each digit a few styles, each a list of strokes. Coordinates: x to
-// the right and y downwards, a digit fills about x from -0.6 to 0.6 and y from -1 to 1.
+// The shapes of digits: each digit has a few styles, each a list of strokes. Coordinates: x to the
+// right and y downward; a digit covers about -0.6 to 0.6 in x and -1 to 1 in y.
 #pragma once
 #include <array>
 #include <vector>
@@ -13,7 +13,7 @@ struct Point {
 
 struct Stroke {
   std::vector<Point> points;
-  bool smooth = false;  // a curve through the points; else straight from each to the next
+  bool smooth = false;  // a curve through the points; else straight lines
 };
 
 using DigitStyle = std::vector<Stroke>;
@@ -21,7 +21,7 @@ using DigitStyles = std::array<std::vector<DigitStyle>, 10>;
 
 DigitStyles digit_styles();
 
-// The stroke as points so near to each other that straight lines between them do.
+// Appends the stroke as points so close to each other that straight lines between them suffice.
 void append_outline(const Stroke& stroke, std::vector<Point>& outline);
 
 }  // namespace lockstep::engine::data

@@ -14,10 +14,11 @@
 namespace lockstep::engine::data {
 namespace {
 
-// Examples are drawn when they are read. Numbers are exponential, as logarithms of counts are
-// nearly; of b ids, id i has probability log((i + 2) / (i + 1)) / log(b + 1), so a few are in most
-// examples and most in few. A hidden linear model, the same for train and test, says how likely a
-// click is: a weight for each number, and one for each id, drawn by (field, id) when it is met.
+// Draws examples when they are read. Numbers are exponential, as logarithms of counts nearly are.
+// Of b ids, id i has probability log((i + 2) / (i + 1)) / log(b + 1). So a few are in most
+// examples, and most in few. A hidden linear model, the same for train and test, gives the
+// probability of a click. It has a weight for each number, and one for each id, drawn by (field,
+// id) on use.
 class Clicks final : public Dataset {
  public:
   Clicks(const ClicksOptions& options, std::uint64_t count, const std::string& part)

@@ -15,7 +15,7 @@
 namespace lockstep::engine::data {
 namespace {
 
-// Train and test draw from streams of different names.
+// Makes the digits of one part. Train and test use streams with different names.
 std::shared_ptr<const PixelImages> painted(std::uint64_t count, std::uint64_t seed,
                                            const std::string& part) {
   require(count <= std::numeric_limits<std::int64_t>::max() / DigitPainter::kPixels,

@@ -24,9 +24,9 @@ Colour colour(Random& random) {
   return drawn;
 }
 
-// Each class has two colours, which stripes of its own direction and width mix, and a spot of a
-// third colour at a place of its own. Each image moves the stripes and the spot, shifts all colours
-// and adds noise to every number. Coordinates are from 0 to 1 in both directions.
+// Each class has two colors, mixed by stripes of its own direction and width, and a spot of a third
+// color at its own place. Each image moves the stripes and the spot, shifts all colors and adds
+// noise to every number. Coordinates are from 0 to 1 in both directions.
 class Images final : public Dataset {
  public:
   Images(const ImagesOptions& options, std::uint64_t count, const std::string& part)
@@ -74,7 +74,7 @@ class Images final : public Dataset {
       for (std::size_t column = 0; column < shape_[1]; ++column) {
         const double x = double(column) / double(shape_[1]);
         const double wave = 8 + across * x + along * y + phase;  // above 0
-        const double part = wave - double(int(wave));            // of a wave: 0 to 1
+        const double part = wave - double(int(wave));            // fraction of a wave, 0 to 1
         const float mix = float(std::abs(2 * part - 1));
         const double dx = x - spot_x, dy = y - spot_y;
         const bool inside = dx * dx + dy * dy < radius * radius;
@@ -86,7 +86,8 @@ class Images final : public Dataset {
     }
   }
 
-  // Sixteen numbers a draw, a byte each: -0.4 to 0.4. What leaves -1 to 1 is cut off.
+  // Adds noise from -0.4 to 0.4, a byte each, sixteen numbers per draw. Clamps the results to -1 ..
+  // 1.
   void add_noise(std::uint64_t index, std::span<float> input) const {
     constexpr std::size_t kOfADraw = 16;
     for (std::size_t at = 0; at < input.size(); at += kOfADraw) {

@@ -18,7 +18,7 @@ GzipFile::GzipFile(const std::filesystem::path& path) : path_(path.string()) {
   stored_ = file.bytes();
   file_.reset(gzdopen(file.number(), "rb"));
   if (!file_) fail(Code::kIo, "data: {} cannot be opened: no memory", path_);
-  file.release();  // it is closed with the stream
+  file.release();  // closed with the stream
 }
 
 void GzipFile::Close::operator()(gzFile_s* file) const {

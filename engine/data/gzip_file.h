@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A file that may be compressed by gzip, which its first bytes say, not its name. Read once from
-// the beginning, or again after `rewind`. One thread. Throws Error(kIo) for what the system
-// refuses, Error(kCorrupt) where gzip's checksum or form is wrong.
+// A file that may be compressed by gzip, as its first bytes say, not its name. It is read once from
+// the beginning, or again after `rewind`. Single-threaded. Throws Error(kIo) if the system refuses,
+// and Error(kCorrupt) if gzip's checksum or format is wrong.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,9 +20,10 @@ class GzipFile {
   explicit GzipFile(const std::filesystem::path& path);
   std::uint64_t stored() const { return stored_; }  // bytes of the file itself
   bool compressed() const;
-  // Fills `out` as far as the content goes; returns the number of bytes.
+  // Fills `out` as far as the content reaches; returns the number of bytes.
   std::size_t read(std::span<std::uint8_t> out);
-  // Whether a compressed file ended in the middle. After a read that returned less than it could.
+  // Returns whether a compressed file ended early. Call it after a read that returned fewer bytes
+  // than requested.
   bool cut_short() const;
   void rewind();
 

@@ -19,15 +19,15 @@ namespace {
 
 using Path = std::filesystem::path;
 
-// A file's name without what stands around it: "train", "images", "idx3-ubyte".
+// Holds the parts of a file's name: "train", "images", "idx3-ubyte".
 struct Name {
   std::string part, content, type;
   std::string text() const { return part + "-" + content + "-" + type; }
 };
 
-// Returns the file of that name, as it is published (train-images-idx3-ubyte), as some archives
-// have it (train-images.idx3-ubyte), or in a folder of either name; each plain or with .gz. Empty
-// where there is none.
+// Returns the file of that name: as published (train-images-idx3-ubyte), as in some archives
+// (train-images.idx3-ubyte), or in a folder of either name; each plain or with .gz. If there is
+// none, returns a folder of such a name, or an empty path.
 Path find_file(const Path& folder, const Name& name, bool in_folders = true) {
   Path other;  // exists, but is no file
   for (const char* separator : {"-", "."}) {
@@ -46,9 +46,9 @@ Path find_file(const Path& folder, const Name& name, bool in_folders = true) {
   return in_folders ? other : Path();
 }
 
-// What may be meant where a file is missing, for the end of a message.
+// Returns the likely cause of a missing file, for the end of a message.
 std::string perhaps(const Path& folder, const Name& name) {
-  // "image" and "label": some names have no s.
+  // Searches for "image" or "label", because some names have no s.
   std::string near =
       similar_file(folder, {name.part, name.content.substr(0, name.content.size() - 1)});
   if (near.empty()) return folder_content(folder);
@@ -77,8 +77,8 @@ Name labels_of(const std::string& part) {
   return {part, "labels", "idx1-ubyte"};
 }
 
-// Reads <folder>/<prefix>-images-idx3-ubyte and <prefix>-labels-idx1-ubyte. `classes` is 0 when the
-// labels are to say how many there are; else they must be below it.
+// Reads <folder>/<prefix>-images-idx3-ubyte and <prefix>-labels-idx1-ubyte. All labels must be
+// below `classes`; if it is 0, the labels determine it.
 std::shared_ptr<const PixelImages> read_set(const Path& folder, const std::string& prefix,
                                             const std::string& name, std::size_t classes) {
   const Path images_path = need(folder, images_of(prefix));
@@ -120,7 +120,7 @@ Sets idx(const std::string& folder, std::size_t classes) {
     fail(Code::kIo, "data: {} is not a folder{}", brief(folder),
          file ? ": name the one that holds the files of the data set" : "");
   }
-  // "a/digits/" and "a/digits" are both called digits.
+  // "a/digits/" and "a/digits" both have the name digits.
   const Path path = std::filesystem::absolute(folder).lexically_normal();
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
   const auto train = read_set(path, "train", name + "/train", classes);

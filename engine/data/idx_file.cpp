@@ -20,7 +20,7 @@ namespace {
 
 // Deflate makes at most 1032 bytes out of one.
 constexpr std::uint64_t kMostInflated = 1032;
-// Elements that take more memory than the file and this are counted before memory is taken.
+// Elements that need more memory than the file's size and this are counted before allocation.
 constexpr std::uint64_t kUncounted = std::uint64_t(8) << 20;
 
 std::uint32_t big_endian(std::span<const std::uint8_t> b) {
@@ -35,13 +35,13 @@ std::string joined(const std::vector<std::uint32_t>& extents) {
   return text;
 }
 
-// What a file must hold behind its header, and nothing more.
+// Reads exactly the elements that must follow a file's header.
 class Elements {
  public:
   Elements(GzipFile& file, std::string name, std::uint64_t announced)
       : file_(file), name_(std::move(name)), announced_(announced) {}
 
-  // Reads all of them through a small buffer.
+  // Reads all elements through a small buffer.
   void count() {
     std::vector<std::uint8_t> piece(std::size_t(64) << 10);
     std::uint64_t read = 0;
@@ -69,7 +69,7 @@ class Elements {
   void check(std::uint64_t read) {
     if (read < announced_)
       fail(Code::kCorrupt, "data: {}: elements: end after {} of {}", name_, read, announced_);
-    // Reading on to the end lets zlib compare its checksum.
+    // Reading on to the end makes zlib compare its checksum.
     std::array<std::uint8_t, 1> more;
     if (file_.read(more) != 0) {
       fail(Code::kCorrupt, "data: {}: elements: bytes trail after the {} that the header announces",
@@ -94,7 +94,7 @@ IdxFile read_idx_file(const std::filesystem::path& path, int extents) {
   if (got < header.size()) {
     fail(Code::kCorrupt, "data: {}: header: ends after {} of {} bytes", name, got, header.size());
   }
-  // Zero, zero, 8 for unsigned bytes, the number of extents.
+  // The bytes are zero, zero, 8 for unsigned bytes, and the number of extents.
   const std::uint32_t magic = big_endian(header), wanted = 0x800u + std::uint32_t(extents);
   if (magic != wanted) {
     fail(Code::kCorrupt, "data: {}: magic: 0x{:08x}, should be 0x{:08x}", name, magic, wanted);

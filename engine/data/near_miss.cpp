@@ -70,7 +70,7 @@ std::string similar_file(const std::filesystem::path& folder,
     std::error_code ignored;
     if (!fits || !at->is_regular_file(ignored)) continue;
     const std::string found = at->path().lexically_relative(folder).string();
-    if (best.empty() || found < best) best = found;  // whatever order the system lists them in
+    if (best.empty() || found < best) best = found;  // independent of the system's order
   }
   return best;
 }

@@ -36,16 +36,16 @@ DataPosition after_batch(DataPosition position, std::uint64_t examples, std::uin
   return position;
 }
 
-// The batch of n examples is cut where the shares before a rank, added up, have the same part of
-// all shares: cut(i) = floor(n * before(i) / total). So the parts of 4 ranks are unions of the
-// parts of 8.
+// Cuts a batch of n examples in proportion to the sums of shares: cut(i) = floor(n * before(i) /
+// total), where before(i) sums the shares before rank i. The parts of 4 ranks are therefore unions
+// of the parts of 8.
 Range share_of(Range batch, int rank, int ranks, const std::vector<std::uint64_t>& shares) {
   require(ranks > 0 && rank >= 0 && rank < ranks, "data: rank {} of {} ranks", rank, ranks);
   require(shares.empty() || shares.size() == std::size_t(ranks),
           "data: {} shares for {} ranks; one for each is needed", shares.size(), ranks);
   std::uint64_t before = std::uint64_t(rank), mine = 1, total = std::uint64_t(ranks);
   if (!shares.empty()) {
-    constexpr std::uint64_t kMost = 0xffffffff;  // so that no product below leaves 64 bits
+    constexpr std::uint64_t kMost = 0xffffffff;  // no product below overflows 64 bits
     total = 0;
     for (const std::uint64_t share : shares) {
       require(share <= kMost - total, "data: shares add up to more than {}", kMost);
@@ -73,10 +73,10 @@ void Batch::resize(std::size_t rows, std::size_t input_elements, std::size_t tar
   const std::size_t of_ids = rounded(rows * sizeof(std::int64_t));
   const std::size_t bytes = of_inputs + of_targets + of_ids + kRoom;
   if (memory.bytes() < bytes) {
-    memory = {};  // before its successor is taken
+    memory = {};  // freed before its successor is allocated
     if (give) {
       memory = give(bytes);
-    } else {  // as it comes: aligned blocks of such sizes leave gaps in the heap
+    } else {  // unaligned: aligned blocks would fragment the heap
       auto* const data = new std::byte[bytes]();
       memory = Buffer(data, bytes, [data] { delete[] data; });
     }
@@ -90,23 +90,23 @@ void Batch::resize(std::size_t rows, std::size_t input_elements, std::size_t tar
 
 namespace {
 
-// One request: its batch, how far its rows are given out to readers, and how many are done.
+// Holds one request: its batch, how many rows readers have taken, and how many are done.
 struct Slot {
   Batch batch;
   std::int64_t epoch = 0;
-  std::size_t given = 0;              // rows that a reader has taken on
-  std::size_t done = 0;               // rows that are read, or given up after an error
-  int readers = 0;                    // threads that are inside now
-  std::atomic<bool> dropped = false;  // cancelled: readers stop at their next row
-  std::exception_ptr error;           // the first one
+  std::size_t given = 0;              // rows that a reader has taken
+  std::size_t done = 0;               // rows read, or given up after an error
+  int readers = 0;                    // threads that read it now
+  std::atomic<bool> dropped = false;  // canceled: readers stop at their next row
+  std::exception_ptr error;           // the first error
 };
 
 }  // namespace
 
-// Requests have numbers. `ring[number % ring.size()]` is the slot of a request that is outstanding:
-// taken <= number < requested. Readers work on the oldest slot that has rows left, a few rows at a
-// time, so that several threads share one batch. `take` swaps the slot's batch with `held`, so
-// memory goes round and is never freed.
+// Requests are numbered. `ring[number % ring.size()]` is the slot of an outstanding request: taken
+// <= number < requested. Readers work on the oldest slot that has rows left, a few rows at a time,
+// so several threads share one batch. `take` swaps the slot's batch with `held`, so memory
+// circulates and is never freed.
 struct Pipeline::State {
   State(const Dataset& data, PipelineOptions o)
       : dataset(data),
@@ -135,8 +135,8 @@ struct Pipeline::State {
 
   Slot& slot(std::uint64_t number) { return *ring[number % ring.size()]; }
 
-  // The examples of an epoch in their order; made once and kept for two epochs, since requests run
-  // ahead over the border.
+  // Returns the examples of an epoch in their order. It is drawn once and kept for two epochs,
+  // because requests run ahead across the end of an epoch.
   const std::vector<std::uint64_t>& order_of(std::int64_t epoch) {
     Order& order = orders[std::size_t(epoch) % orders.size()];
     if (order.epoch != epoch) {
@@ -147,7 +147,7 @@ struct Pipeline::State {
     return order.examples;
   }
 
-  // Reads rows [rows.begin, rows.end) of the slot's batch; stops early when the slot is dropped.
+  // Reads rows [rows.begin, rows.end) of the slot's batch; stops early if the slot is dropped.
   void read(Slot& slot, Range rows, std::stop_token stop) {
     for (std::size_t row = rows.begin; row < rows.end; ++row) {
       if (slot.dropped || stop.stop_requested()) return;
@@ -167,7 +167,7 @@ struct Pipeline::State {
     }
   }
 
-  // Of the exception that is being handled: the same code where it is an Error.
+  // Throws the current exception again, with the example in its text. An Error keeps its code.
   [[noreturn]] void throw_with_example(std::uint64_t example) const {
     const auto named = [&](Code code, std::string_view what) {
       fail(code, "data: example {} of {}: {}", example, dataset.describe(), what);
@@ -188,7 +188,7 @@ struct Pipeline::State {
     broken("an exception that was not thrown on");
   }
 
-  // The oldest request that has rows left to give out; null without one. Under the lock.
+  // Returns the oldest request with rows left to read, or null. Call it under the lock.
   Slot* unread() {
     while (started < requested && slot(started).given == slot(started).batch.rows()) ++started;
     return started < requested ? &slot(started) : nullptr;
@@ -218,7 +218,8 @@ struct Pipeline::State {
     }
   }
 
-  // After an error nobody starts on what is left of the batch: it counts as done.
+  // Counts finished rows. After an error the rest of the batch counts as done, so nobody starts on
+  // it.
   void finish(Slot& slot, Range rows, const std::exception_ptr& error) {
     --slot.readers;
     slot.done += rows.size();
@@ -299,8 +300,8 @@ struct Pipeline::State {
     return held;
   }
 
-  // A slot with a reader inside is left to that reader, which deletes it; a new one takes its
-  // place.
+  // Drops all requests. A slot with readers is left to them, and the last one deletes it; a new
+  // slot takes its place.
   void cancel() {
     const std::lock_guard lock(mutex);
     for (std::uint64_t n = taken; n < requested; ++n) {
@@ -323,15 +324,15 @@ struct Pipeline::State {
   const std::uint64_t examples;
   const std::size_t input_elements, target_columns;
   const std::uint64_t key;
-  std::array<Order, 2> orders;  // of the replica's thread alone, like `held`
+  std::array<Order, 2> orders;  // used by the replica's thread only
   Batch held;
 
-  std::mutex mutex;  // guards all that follows
+  std::mutex mutex;  // guards everything below
   std::condition_variable_any wanted;
   std::condition_variable filled;
   std::vector<std::unique_ptr<Slot>> ring, dropped;
   std::uint64_t taken = 0, started = 0, requested = 0;
-  std::vector<std::jthread> threads;  // last: stops and joins before the rest goes
+  std::vector<std::jthread> threads;  // last, so it joins before others are destroyed
 };
 
 Pipeline::Pipeline(const Dataset& dataset, PipelineOptions options)

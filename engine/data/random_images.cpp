@@ -17,7 +17,7 @@ Sets random_images(Shape input, std::size_t classes, std::uint64_t count, std::u
   require(elements > 0, "data: random images of {}: every extent needs at least 1",
           to_string(input));
   require(classes > 0 && classes <= 1 << 24, "data: random images of {} classes; 1 to {} can be",
-          classes, 1 << 24);  // targets are floats, which count so far
+          classes, 1 << 24);  // targets are floats, which count this far
   require(count > 0, "data: 0 random images; at least 1 is needed");
   require(count <= std::numeric_limits<std::int64_t>::max() / 8 / elements,
           "data: {} random images of {}: too many", count, to_string(input));

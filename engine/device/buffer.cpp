@@ -29,7 +29,7 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   const std::size_t alignment = heap_alignment(bytes), rounded = taken(bytes);
   void* memory = std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) fail(Code::kIo, "no memory for {} bytes", bytes);
-  // Systems where huge pages are to be asked for; where there are none nothing is lost.
+  // Some systems give huge pages only on request; on systems without them nothing is lost.
   if (alignment > 4096) ::madvise(memory, rounded, MADV_HUGEPAGE);
   std::memset(memory, 0, rounded);
   data_ = static_cast<std::byte*>(memory);

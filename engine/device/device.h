@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A piece of hardware that can hold a replica. One device may carry several replicas: each asks it
-// for `Ops` of its own. Devices live as long as the list that engine/runtime made; all calls may
-// come from any thread.
+// A piece of hardware that can hold replicas. Each replica on it asks for its own `Ops`. Devices
+// live as long as the list that engine/runtime made. Thread-safe.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -15,9 +14,9 @@ namespace lockstep::engine {
 class Ops;  // engine/ops/ops.h
 enum class DType : std::uint8_t;
 
-// kAuto: the fastest kernels for each size. kDirect: each sum as its formula says, product by
-// product: no Winograd, slower, and a little more accurate. kWinograd: Winograd's method wherever
-// it can be used, even where it is slower.
+// kAuto selects the fastest kernels for each size. kDirect computes each sum as its formula says,
+// product by product: no Winograd, slower, and a little more accurate. kWinograd uses Winograd's
+// method wherever possible, even if it is slower.
 enum class Kernels : std::uint8_t { kAuto, kDirect, kWinograd };
 std::string_view name(Kernels kernels);     // "auto", "direct", "winograd"
 Kernels kernels_of(std::string_view name);  // throws Error(kInvalid) for an unknown name
@@ -35,8 +34,8 @@ struct DeviceId {
 std::string to_string(const DeviceId& id);          // "cpu:0"
 DeviceId parse_device_id(const std::string& text);  // "cpu" means "cpu:0"; throws Error(kInvalid)
 
-// An order of work on a device. On the host all work is done when a call returns, so a host stream
-// is always idle. Every wait that it offers ends with the work before it.
+// Orders work on a device. On the host all work is done when a call returns, so a host stream is
+// always idle. Each of its waits ends with the work before it.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -48,25 +47,25 @@ class Device {
   virtual ~Device() = default;
   virtual DeviceId id() const = 0;
   virtual std::string description() const = 0;  // for people: "Intel Xeon, AVX-512, 8 cores"
-  // Which instruction sets its kernels use on this machine, and their versions, for comparison: on
-  // these depend the last bits of what they compute, as on OpsOptions.
+  // Returns the instruction sets of its kernels on this machine, with versions, for comparison. The
+  // last bits of results depend on them, as on OpsOptions.
   virtual std::string instructions() const = 0;
-  // Which kernels were chosen by measuring so far, a line each; empty where nothing is measured.
-  // The last bits depend on these too, and they are complete after a step of each kind.
+  // Returns the kernels chosen by measurement so far, one per line; empty if nothing is measured.
+  // The last bits of results depend on these, too. They are complete after a step of each kind.
   virtual std::string choices() const { return {}; }
-  // What was chosen is chosen again where nothing was yet: `choices` are a device's like this one,
-  // with the same instructions(). Before the first step. Throws Error(kCorrupt) of another text.
+  // Adopts the choices of a device like this one, with the same instructions(), for all that is not
+  // chosen yet. Call it before the first step. Throws Error(kCorrupt) for an invalid text.
   virtual void adopt_choices(const std::string& choices) { (void)choices; }
   virtual DType default_dtype() const = 0;
   virtual bool supports(DType dtype) const = 0;
   virtual Buffer allocate(std::size_t bytes) = 0;  // zeroed; throws Error(kIo)
   virtual std::unique_ptr<Stream> stream() = 0;
-  // From now on the kernels of this device read and write the memory of `other`, also what it gives
-  // out later, as they do their own; not the other way round. False where they cannot. A device
-  // reaches itself. For as long as both are there; calling again costs little and changes nothing.
+  // Lets the kernels of this device access all present and future memory of `other` like their own;
+  // not the other way round. Returns false if they cannot. A device reaches itself. Valid while
+  // both exist; another call costs little and changes nothing.
   virtual bool reach(Device& other) { return this == &other; }
-  // The kernels for one replica.
-  // Throws Error(kInvalid) naming device and dtype where it has no kernels.
+  // Returns the kernels for one replica. Throws Error(kInvalid) that names device and dtype if
+  // there are none.
   virtual std::unique_ptr<Ops> ops(DType dtype, OpsOptions options) = 0;
 };
 

@@ -11,7 +11,7 @@
 namespace lockstep::engine {
 namespace {
 
-// Lines in the order in which their beginnings first occurred.
+// Collects members by group, in the order in which the groups first occur.
 class Groups {
  public:
   void add(const std::string& group, std::string member) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How the GPUs of a host are linked, as the driver and its libraries tell: a plain value, for
-// people and for prices. Any thread.
+// The links between the GPUs of a host, as the driver and its libraries report them. A plain value,
+// for people and for predicted times. Thread-safe.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,12 +9,12 @@
 
 namespace lockstep::engine {
 
-// The best way between two GPUs.
+// Names the best path between two GPUs.
 enum class GpuLink : std::uint8_t {
   kUnknown,
   kSame,         // one GPU, or parts of one
-  kNvlink,       // directly
-  kNvswitch,     // through switches that all their links go to
+  kNvlink,       // direct links
+  kNvswitch,     // all links go to switches
   kPcieSwitch,   // switches below one host bridge
   kHostBridge,   // bridges of one processor
   kAcrossNodes,  // from one NUMA node to another
@@ -22,32 +22,32 @@ enum class GpuLink : std::uint8_t {
 
 struct GpuTopology {
   struct Gpu {
-    int index = 0;            // of "cuda:1": 1
+    int index = 0;            // 1 for "cuda:1"
     std::string bus_id = {};  // "0000:3b:00.0"
     std::optional<int> numa_node = {};
-    double memory_bandwidth = 0;  // bytes/s, of its specification; 0: not known
+    double memory_bandwidth = 0;  // bytes/s by specification; 0: unknown
     bool operator==(const Gpu&) const = default;
   };
   struct Pair {
     std::size_t a = 0, b = 0;  // in `gpus`, a < b
     GpuLink link = GpuLink::kUnknown;
-    int links = 0;       // of NVLink, of each of the two where a switch is between
-    int generation = 0;  // of NVLink; 0: none, or not known
-    bool reach = false;  // whether kernels of each read and write memory of the other
-    int rank = 0;        // the driver's: 0 is the fastest kind of way on this host
+    int links = 0;       // NVLinks; per GPU if a switch is between
+    int generation = 0;  // NVLink generation; 0: none or unknown
+    bool reach = false;  // kernels of each access the other's memory
+    int rank = 0;        // the driver's; 0: fastest on this host
     bool operator==(const Pair&) const = default;
   };
   std::vector<Gpu> gpus = {};
   std::vector<Pair> pairs = {};  // each pair once
-  std::string note = {};         // one line about what could not be asked; empty where all could
+  std::string note = {};         // one line about failed queries, or empty
   bool operator==(const GpuTopology&) const = default;
 };
 
-// "NVLink 3, 4 links", "NVSwitch, 18 links of NVLink 4", "PCI Express through switches".
+// Returns "NVLink 3, 4 links", "NVSwitch, 18 links of NVLink 4" or "PCI Express through switches".
 std::string describe(const GpuTopology::Pair& pair);
 
-// For people, a line for each kind of way with its pairs, and one about NUMA nodes. None where
-// there are not several GPUs.
+// Returns lines for people: one per kind of path with its pairs, one about NUMA nodes, and the
+// note. None for fewer than two GPUs.
 std::vector<std::string> describe(const GpuTopology& topology);
 
 }  // namespace lockstep::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The stream of a device whose kernels are done when their call returns: always idle.
+// The stream of a device whose kernels finish before their call returns: always idle.
 #pragma once
 #include "engine/device/device.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A library that is looked for when the program runs, and what was found. Plain data; any thread.
+// A library that is searched for at run time, and the result. Plain data; thread-safe.
 #pragma once
 #include <string>
 
@@ -8,7 +8,7 @@ namespace lockstep::engine {
 struct LibraryFinding {
   std::string name;  // "cuDNN"
   bool found = false;
-  std::string text = {};  // its version, or why it cannot be used, in one line
+  std::string text = {};  // its version, or why it is unusable
 };
 
 }  // namespace lockstep::engine

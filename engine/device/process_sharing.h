@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What processes of one host need to use memory of each other's devices: a device that can share so
-// is one of these, too (dynamic_cast from Device). What is exported is a line of text, which any
-// way takes to the other processes; what names memory or an event is opened there alone, never by
-// the process that it is of, and closed there before that process may let go of it.
+// Sharing of device memory and events between the processes of a host. A device that can share also
+// derives from ProcessSharing (dynamic_cast from Device). An export is a line of text, which
+// reaches the other processes by any means. Only these open it, never its owner, and they close it
+// before the owner releases the memory or the event.
 //
-// Any thread. Costs milliseconds a call; for where memory is planned, never in a step. Errors:
-// Error(kDevice) with the driver's words where it has no such way (containers that share nothing,
-// parts of GPUs, systems in between), so whoever wants to know tries it.
+// Thread-safe. A call costs milliseconds, so use it when memory is planned, never in a step. Throws
+// Error(kDevice) with the driver's message if sharing is impossible (containers that share nothing,
+// parts of GPUs, systems in between). Callers find out by trying.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -19,41 +19,44 @@ namespace lockstep::engine {
 
 class Ops;  // engine/ops/ops.h
 
-// An event in the reductions of one replica (engine/ops/ops.h), which other processes see. Made by
-// the replica's process, which sets it, and opened by the others, whose replicas queue waits for
-// it. Who has heard, in whatever way, that it was set waits for what came before; where it was set
-// again since, for more. The device outlives it. Any thread.
+// Orders the reductions of one replica (engine/ops/ops.h) for other processes. The replica's
+// process makes and sets it; the others open it, and their replicas queue waits for it. A process
+// that knows, by any means, that it was set waits for what came before; if it was set again since,
+// for more. The device must outlive it. Thread-safe.
 class ProcessEvent {
  public:
   virtual ~ProcessEvent() = default;
-  virtual std::string exported() const = 0;  // of one that was made here
-  // Behind all reductions of `ops` so far, which are of this device; the next call moves it.
+  virtual std::string exported() const = 0;  // only if it was made here
+  // Sets the event behind all reductions of `ops` so far, which are of this device; the next call
+  // moves it.
   virtual void set(const Ops& ops) const = 0;
-  // Reductions that `ops` queues from now on come behind it.
+  // Makes reductions that `ops` queues from now on wait for the event.
   virtual void hold_back(const Ops& ops) const = 0;
 };
 
 class ProcessSharing {
  public:
-  // Memory is shared whole, and a driver may put less than so many bytes beside what is not meant.
+  // Is the unit of sharing in bytes: a driver may place smaller memory beside memory that is not
+  // meant.
   static constexpr std::size_t kShareUnit = std::size_t(2) << 20;
 
   virtual ~ProcessSharing() = default;
-  virtual std::string place() const = 0;  // which device it is, in all processes: "0000:3b:00.0"
-  // Memory as `allocate` of the device or of its ops gave it, from its first byte on, kShareUnit or
-  // more. Valid until that buffer goes.
+  virtual std::string place() const = 0;  // the device, in all processes: "0000:3b:00.0"
+  // Returns an export of memory that the device or its ops allocated, from its first byte on, of
+  // kShareUnit bytes or more. Valid until that buffer is destroyed.
   virtual std::string export_memory(const std::byte* memory) = 0;
-  // From now on kernels of this device read and write it. Closed with the buffer. Once for each.
+  // Opens memory for the kernels of this device. The buffer closes it. Call it once per export.
   virtual Buffer open_memory(const std::string& exported, std::size_t bytes) = 0;
-  // Memory of the host, in whole pages: kernels read and write it where it lies, until the buffer,
-  // which holds nothing else, goes.
+  // Maps whole pages of host memory, which kernels then access in place. This ends with the
+  // returned buffer, which owns nothing else.
   virtual Buffer pin(std::byte* memory, std::size_t bytes) = 0;
   virtual std::unique_ptr<ProcessEvent> make_event() = 0;
   virtual std::unique_ptr<ProcessEvent> open_event(const std::string& exported) = 0;
-  // As Ops::set_on_waiting; nanoseconds::max() where work failed: what it throws is thrown instead.
+  // Acts like Ops::set_on_waiting, with nanoseconds::max() if work failed: what `look` throws is
+  // thrown instead.
   virtual void on_waiting(std::function<void(std::chrono::nanoseconds)> look) = 0;
-  // What is queued waits for a process that is gone, and will never end: nobody waits for this
-  // device again, and what lies there is left to the driver.
+  // Gives up on queued work that waits for a dead process and will never end. Nobody waits for this
+  // device again, and its memory is left to the driver.
   virtual void give_up() = 0;
 };
 

@@ -10,15 +10,15 @@
 namespace lockstep::engine {
 namespace {
 
-// Of a sum over replicas, the numbers of reductions: forward's and backward's.
+// The numbers of the reductions of forward and backward, and how many there are.
 constexpr int kForwardSums = 0, kGradientSums = 1, kSums = 2;
 
-// Where ReLU, or a second input that is added before it, was fused, that runs in the same pass. So
-// does the batch norm that makes the second input, where that was merged: this layer then has two
-// members, which are numbered 0 and 1 as their inputs are.
+// A fused ReLU, or a second input that is added before it, runs in the same pass. So does a merged
+// batch norm that makes the second input: this layer then has two members, numbered 0 and 1 as
+// their inputs are.
 class BatchNorm final : public Layer {
  public:
-  // `members`: the options of one batch norm or of two.
+  // `members` has the options of one batch norm or of two.
   BatchNorm(std::vector<BatchNormOptions> members, Activation activation, bool adds)
       : members_(std::move(members)), activation_(activation), adds_(adds) {}
 
@@ -77,7 +77,7 @@ class BatchNorm final : public Layer {
   bool backward_reads_output() const override { return false; }
   bool backward_reads_input(std::size_t input) const override { return input < members_.size(); }
 
-  // The second input was often made last, so it is the one to find in a cache.
+  // Member 1 is first, because the second input was often made last and may be in a cache.
   void forward(Context& context, const ForwardArguments& a) const override {
     const BatchNormSpec s = spec(a.x[0].shape, 1);
     for (std::size_t member = members_.size(); member-- > 0;) {
@@ -134,8 +134,8 @@ class BatchNorm final : public Layer {
   }
 
  private:
-  // What lies in the layer's workspace from forward to backward: for each member moments, how many
-  // values they are of, room for sums; then the bits of ReLU.
+  // Lies in the layer's workspace from forward to backward: for each member moments, how many
+  // values they are of, and room for sums; then the bits of ReLU.
   struct Workspace {
     double *moments, *count, *sums;
     Workspace(const BatchNormSpec& s, std::byte* memory, std::size_t member)
@@ -152,7 +152,7 @@ class BatchNorm final : public Layer {
 
   bool is_pair() const { return members_.size() == 2; }
   bool synchronised() const { return members_[0].synchronised; }  // all members or none
-  // The first reduction of a member, from that of the layer.
+  // Returns the first reduction of a member, from that of the layer.
   static int point(int first, std::size_t member) { return first + int(member) * kSums; }
   template <class T>
   std::vector<T> of_members(const std::vector<T>& of_one) const {
@@ -161,7 +161,7 @@ class BatchNorm final : public Layer {
     return all;
   }
 
-  // Of a shape whose last extent is the channels, after `skip` that do not count.
+  // Returns the spec for a shape whose last extent is the channels, after `skip` that do not count.
   BatchNormSpec spec(const Shape& shape, std::size_t skip, std::size_t member = 0) const {
     const std::size_t channels = shape[shape.rank() - 1];
     std::size_t positions = 1;
@@ -169,7 +169,7 @@ class BatchNorm final : public Layer {
     return {positions, channels, members_[member].epsilon, activation_};
   }
 
-  // Over all replicas: the sums there become theirs. Where kernels are queued so is all of this.
+  // Replaces the sums by those over all replicas. If kernels are queued, so is all of this.
   static void add_up(Context& context, int point, double* sums, std::size_t count) {
     std::byte* const exchange = context.exchange(point);
     std::byte* const here = reinterpret_cast<std::byte*>(sums);

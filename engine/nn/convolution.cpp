@@ -5,8 +5,8 @@
 namespace lockstep::engine {
 namespace {
 
-// Cross-correlation of a channels-last image with square kernels, with ReLU and a max pool where
-// they were fused.
+// Computes the cross-correlation of a channels-last image with square kernels, with ReLU and a max
+// pool if they were fused.
 class Convolution final : public Layer {
  public:
   Convolution(std::size_t filters, std::size_t kernel, ConvolutionOptions options,
@@ -118,7 +118,7 @@ class Convolution final : public Layer {
   std::size_t filters_, kernel_;
   ConvolutionOptions options_;
   Activation activation_;
-  std::size_t window_;  // of the pool behind it; 0: none
+  std::size_t window_;  // window of the fused pool; 0: none
 };
 
 }  // namespace

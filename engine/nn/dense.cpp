@@ -5,7 +5,7 @@
 namespace lockstep::engine {
 namespace {
 
-// y = x w' + b, with ReLU in the same pass where it was fused. Any input is taken flat.
+// Computes y = x w' + b, with ReLU in the same pass if it was fused. Takes any input flat.
 class Dense final : public Layer {
  public:
   Dense(std::size_t outputs, DenseOptions options, Activation activation)

@@ -6,8 +6,8 @@
 namespace lockstep::engine {
 namespace {
 
-// Which units are dropped is drawn from (seed, layer, example, step, unit), so backward draws the
-// mask of forward again and nothing is kept.
+// Dropped units are drawn from (seed, layer, example, step, unit), so backward draws the mask of
+// forward again and nothing is kept.
 class Dropout final : public Layer {
  public:
   explicit Dropout(double rate) : rate_(rate) {}

@@ -9,8 +9,8 @@
 namespace lockstep::engine {
 namespace {
 
-// Which rows are picked is found once, in forward, and kept for backward in the workspace; the
-// graph knows it already where rows are compact.
+// Forward finds the picked rows once and keeps them for backward in the workspace. If rows are
+// compact, the graph knows them already.
 class Embedding final : public Layer {
  public:
   Embedding(std::size_t rows, std::size_t columns, EmbeddingOptions options)

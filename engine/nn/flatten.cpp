@@ -5,7 +5,7 @@
 namespace lockstep::engine {
 namespace {
 
-// Another shape of the same memory: the graph never runs it.
+// Gives the same memory another shape; the graph never runs it.
 class Flatten final : public Layer {
  public:
   std::string describe() const override { return "flatten"; }

@@ -12,8 +12,8 @@
 namespace lockstep::engine {
 namespace {
 
-// An input whose gradient can be asked for: a parameter of [rows, ...shape]. Its rows beyond the
-// count go on as numbers that are none.
+// Is an input whose gradient can be checked: a parameter of [rows, ...shape]. Rows beyond the count
+// are passed on as NaN.
 class Probe final : public Layer {
  public:
   Probe(std::size_t rows, Shape shape) : rows_(rows), shape_(shape) {}
@@ -42,8 +42,8 @@ class Probe final : public Layer {
   Shape shape_;
 };
 
-// The loss of an example is a weighted sum of its outputs, with weights drawn at random, so that
-// every output has a gradient of its own.
+// The loss of an example is a weighted sum of its outputs, with random weights, so that every
+// output has its own gradient.
 class WeightedSum final : public Loss {
  public:
   explicit WeightedSum(std::uint64_t seed) : key_(stream_key(seed, "weights")) {}
@@ -71,7 +71,7 @@ class WeightedSum final : public Loss {
   std::uint64_t key_;
 };
 
-// A graph with arenas of its own, and what it takes to run it.
+// Owns a graph with its arenas, and runs it.
 class Checker {
  public:
   Checker(Ops& ops, const GraphSpec& spec, const GradientCheckOptions& options)
@@ -92,12 +92,12 @@ class Checker {
     context_.seed = options.seed;
     fill_batch();
   }
-  // Parameters at random instead of at their start values, which are often zero.
+  // Sets parameters to random values, because start values are often zero.
   void scatter() {
     for (const Parameter& parameter : graph_.layout()) {
       Random random(stream_key(options_.seed, parameter.name + " scattered"));
       const std::size_t count = parameter.range.size();
-      // Distinct points, none of them near zero, in an order drawn at random.
+      // The points are distinct and not near zero, in random order.
       const std::vector<std::uint64_t> order =
           permutation(count, stream_key(options_.seed, parameter.name), 0);
       for (std::size_t i = 0; i < count; ++i) {
@@ -163,8 +163,9 @@ double Checker::mean_loss() {
   return sum * state_.inverse_examples;
 }
 
-// The slope of the loss, which is `middle` here, along one weight; false where the weight stands on
-// a kink: there the differences to the left and to the right disagree however small the step is.
+// Computes the slope of the loss, which is `middle` here, along one weight. Returns false if the
+// weight is at a kink: the differences to the left and to the right disagree however small the step
+// is.
 bool Checker::difference(double middle, double& weight, double& slope) {
   const double here = weight;
   for (double step = options_.step; step > options_.step / 1000; step /= 10) {
@@ -193,7 +194,7 @@ void Checker::compare(double found, double expected, const std::string& place,
   result.place = fmt::format("{}: {}, differences say {}", place, found, expected);
 }
 
-// The arena begins with a number that the first backward must replace, and the second must add to.
+// The arena begins with a number that the first backward must replace and the second must add to.
 GradientCheck Checker::run() {
   constexpr double kBefore = 0.75;
   std::fill(gradients_.begin(), gradients_.end(), kBefore);

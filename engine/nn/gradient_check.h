@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Holds a backward that was written by hand against central differences of its forward. Whoever
-// writes a Layer or a Loss calls this in a test:
+// Checks a hand-written backward against central differences of its forward. Tests of a Layer or a
+// Loss call it:
 //
 //   const auto ops = reference_ops(DType::kFloat64);
 //   const GradientCheck check = check_gradient(*ops, std::make_shared<MyLayer>(7), {{5, 4, 3}});
 //   EXPECT_LT(check.worst, 1e-6) << check.place;
 //
-// Checked are all parameters and all inputs of the layer: the gradients that backward writes, and
-// those that it adds where `accumulate`; rows beyond the count hold numbers that are none, so that
-// reading them shows. Parameters and inputs are drawn at random; inputs of a layer keep a distance
-// from zero and from each other (kinks of ReLU, ties of a max pool). Where the two one-sided
-// differences of an element disagree nevertheless, it stands on a kink and is left out.
-//
-// Memory of the device must be the host's. Cost: two forward passes for each element that is looked
-// at. Calls share nothing.
+// It checks all parameters and all inputs of the layer: the gradients that backward writes, and
+// those that it adds with `accumulate`. Rows beyond the count hold NaN, so that reading them shows.
+// Parameters and inputs are random; inputs of a layer keep a distance from zero and from each other
+// (kinks of ReLU, ties of a max pool). If the two one-sided differences of an element still
+// disagree, it is at a kink and is left out. The device's memory must be the host's. Costs two
+// forward passes per element. Calls share nothing.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,16 +26,16 @@ namespace lockstep::engine {
 
 struct GradientCheckOptions {
   std::size_t rows = 4;
-  std::size_t examples = 3;   // of the rows, the first so many count
-  std::size_t samples = 300;  // at most so many elements of one tensor, drawn at random
-  double step = 1e-5;         // of the differences
-  double floor = 1e-4;        // errors are divided by the gradient, or by this where it is smaller
+  std::size_t examples = 3;   // the first rows, which count
+  std::size_t samples = 300;  // most elements of one tensor, drawn at random
+  double step = 1e-5;         // step of the differences
+  double floor = 1e-4;        // smallest divisor of errors; else the gradient
   bool training = true;
   std::uint64_t seed = 1;
-  // The number in (row, column) of the target. Null: a class where the loss counts classes, else
+  // Returns the target at (row, column). Null: a class if the loss counts classes, else a number
   // drawn from (-1, 1).
   std::function<float(std::size_t row, std::size_t column)> target = {};
-  // The same of the input of a whole model, where that may not be any number of (-1, 1), as ids.
+  // Returns the input of a whole model, if it may not be any number of (-1, 1), e.g. ids.
   std::function<float(std::size_t row, std::size_t column)> input = {};
 };
 
@@ -48,15 +46,15 @@ struct GradientCheck {
   std::size_t kinks = 0;    // elements left out
 };
 
-// All throw Error(kInvalid) unless ops is of float64, or for shapes that the layer refuses.
-// A layer in a graph of its own; `inputs` without rows.
+// All throw Error(kInvalid) unless ops is of float64, and for shapes that the layer refuses. This
+// one checks a layer in a graph of its own; `inputs` are without rows.
 GradientCheck check_gradient(Ops& ops, std::shared_ptr<const Layer> layer,
                              const std::vector<Shape>& inputs,
                              const GradientCheckOptions& options = {});
-// A loss of an output of this shape.
+// Checks a loss of an output of this shape.
 GradientCheck check_gradient(Ops& ops, std::shared_ptr<const Loss> loss, const Shape& output,
                              const GradientCheckOptions& options = {});
-// All trainable parameters of a whole model, at its start values, for one batch drawn at random.
+// Checks all trainable parameters of a whole model at its start values, for one random batch.
 GradientCheck check_gradient(Ops& ops, const GraphSpec& spec,
                              const GradientCheckOptions& options = {});
 

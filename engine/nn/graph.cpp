@@ -10,7 +10,7 @@
 
 namespace lockstep::engine {
 
-// Tells the observer, where there is one, when `body` ran.
+// Reports to the observer, if there is one, when `body` ran.
 template <class Body>
 void Graph::Plan::observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body body) {
   if (observer == nullptr) return body();
@@ -28,7 +28,7 @@ void Graph::Plan::forward_node(Context& context, std::size_t i) {
            [&] { graph.nodes[i].layer->forward(context, steps[i].forward); });
 }
 
-// What lies in a block and backward needs, once more.
+// Computes again the inner values of a block that backward needs.
 void Graph::Plan::run_again(Context& context, std::size_t block) {
   for (std::size_t i = graph.blocks[block].first; i < graph.blocks[block].last; ++i) {
     if (!schedule.again(i)) continue;
@@ -50,8 +50,8 @@ void Graph::Plan::backward_node(Context& context, std::size_t i, bool accumulate
   });
 }
 
-// Calls body(first row, slice) for the slices of the batch, at least once, with a state that counts
-// the rows of the slice alone.
+// Calls body(first row, slice) for each slice of the batch, at least once. The state then counts
+// only the rows of the slice.
 template <class Body>
 void Graph::Plan::each_slice(Context& context, Body body) {
   const StepState* const whole = context.state;
@@ -68,7 +68,8 @@ void Graph::Plan::each_slice(Context& context, Body body) {
 
 void Graph::Plan::forward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
                                 Observer::Pass pass) {
-  // Whole slices, of which the last may use fewer rows: kernels are chosen by the planned ones.
+  // Slices are whole, though the last may use fewer rows, because kernels are chosen by planned
+  // rows.
   ForwardArguments a = steps[i].forward;
   const Tensor x = rows_of(a.x[0], i == schedule.first_of(i) ? first : 0, schedule.slice_rows());
   a.x = {&x, 1};
@@ -227,7 +228,7 @@ void Graph::observe(Observer* observer) {
 
 void Graph::find_touched(const StepState& state) {
   Plan& plan = *plan_;
-  plan.touched_examples = GraphSchedule::kNone;  // where an id is none, nothing is found
+  plan.touched_examples = GraphSchedule::kNone;  // an invalid id finds nothing
   for (std::size_t i = 0; i < plan.touched.size(); ++i) {
     plan.touched[i].find(state, *plan.ops, plan.io.input, plan.graph.sources[i].layer);
   }
@@ -268,8 +269,8 @@ void Graph::evaluate_loss(Context& context, bool gradient) {
                         plan_->io.correct);
 }
 
-// Of a chain, what lies between its layers is computed again, slice by slice; of a block, where
-// that was asked for, what lies in it.
+// Inner values are computed again: those of a chain slice by slice, and those of a block if
+// requested.
 void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
   Plan& plan = *plan_;
   require(
@@ -277,7 +278,7 @@ void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
       "model {}: gradients of compact rows belong to the rows of one batch, so those of several "
       "cannot be added up; leave micro-batches out",
       plan.spec.name());
-  plan.ops->join_apart();  // where an exception ended the last backward
+  plan.ops->join_apart();  // if an exception ended the last backward
   for (std::size_t i = plan.steps.size(); i-- > 0;) {
     if (!plan.graph.nodes[i].backward) continue;
     const std::size_t first_node = plan.schedule.first_of(i);

@@ -19,7 +19,7 @@ class BufferPlanner {
 
  private:
   std::size_t book(std::size_t size, std::size_t first, std::size_t last);
-  // Of something that the loop writes or reads.
+  // Books a block for the whole step, because the loop writes or reads it.
   std::size_t book_always(std::size_t size) { return book(size, 0, schedule_.last_moment()); }
   std::size_t bytes(const Shape& shape, DType dtype, bool slice = false) const;
   Shape shape(std::size_t value) const { return spec_.shape({value}); }
@@ -52,9 +52,9 @@ std::size_t BufferPlanner::bytes(const Shape& shape, DType dtype, bool slice) co
   return (slice ? schedule_.slice_rows() : rows_) * shape.elements() * size_of(dtype);
 }
 
-// What is written by the loop or read by it lives all the time. The output of a layer lives from
-// the layer's forward until its last reader: a forward, or a backward that runs and looks at it. An
-// inner value of a block that runs again lives twice: until its last reader in forward, and again.
+// The loop's inputs and outputs live all the time. The output of a layer lives from the layer's
+// forward until its last reader: a forward, or a backward that runs and reads it. An inner value of
+// a block that runs again lives twice: until its last reader in forward, and again in backward.
 void BufferPlanner::plan_values(Ops& ops) {
   const std::size_t count = plan_.storage.size();
   const DType dtype = ops.dtype();
@@ -67,7 +67,7 @@ void BufferPlanner::plan_values(Ops& ops) {
   };
   for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
     const PlannedNode& node = plan_.nodes[i];
-    // Of a chain, backward computes all layers but the last again, the frozen ones too.
+    // In a chain, backward computes all layers but the last again, also the frozen ones.
     const bool chained = schedule_.chained(i);
     const bool late = chained ? plan_.nodes[schedule_.last_of(i)].backward : node.backward;
     const std::size_t size = bytes(shape(node.output), dtype, schedule_.between(i));
@@ -84,7 +84,7 @@ void BufferPlanner::plan_values(Ops& ops) {
     }
     if (late && (chained || node.layer->backward_reads_output()))
       extend(buffer_.values_late[node.output], schedule_.backward_end(i));
-    // A frozen layer has no backward, and may run again for a reader that has.
+    // A frozen layer has no backward, and may run again for a reader that has one.
     const std::size_t kept = late ? schedule_.apart_end(i) : schedule_.last_of(i);
     buffer_.workspaces.push_back(
         book(node.layer->workspace(ops, node.input_shapes, rows_), schedule_.first_of(i),
@@ -97,9 +97,9 @@ void BufferPlanner::plan_values(Ops& ops) {
   buffer_.correct = book_always(bytes({1}, DType::kFloat64));
 }
 
-// A gradient lives from its first writer (the loss, or the last of the layers that read the value)
-// to backward of the layer that makes the value. Every further writer adds to it, or has a block of
-// its own for the moment of its backward.
+// A gradient lives from its first writer until backward of the layer that makes the value. The
+// first writer is the loss, or the last layer that reads the value. Every further writer adds to
+// it, or has its own block during its backward.
 void BufferPlanner::plan_gradients(const Ops& ops) {
   const DType dtype = ops.dtype();
   buffer_.gradients.assign(plan_.storage.size(), kNone);
@@ -132,7 +132,7 @@ void BufferPlanner::plan_gradients(const Ops& ops) {
   }
 }
 
-// What a block holds, in words for people.
+// Returns what a block holds, in words for people.
 std::string name_of(std::size_t block, const GraphBuffer& buffer, const GraphSpec& spec,
                     const GraphPlan& plan, std::size_t rows) {
   for (std::size_t v = 0; v < plan.storage.size(); ++v) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Assigns activations, gradients and workspaces of a graph to offsets of one buffer. Blocks that
-// are needed at the same moment of the schedule do not overlap; others share bytes.
+// are needed at the same moment of the schedule do not overlap; others may share bytes.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -11,18 +11,18 @@
 
 namespace lockstep::engine {
 
-// The blocks of the buffer. The other fields hold numbers of blocks.
+// Holds the blocks of the buffer. The other fields hold indices of blocks.
 struct GraphBuffer {
   static constexpr std::size_t kNone = GraphSchedule::kNone;
   std::vector<Lifetime> blocks;
   MemoryPlan memory;
-  // Of each value (of storage alone; others have none), and where backward reads a value: inner
-  // ones of a block that runs again lie elsewhere then.
+  // These have an entry per value (only values with storage of their own have a block). Backward
+  // reads `values_late`: inner values of a block that runs again have another location then.
   std::vector<std::size_t> values, values_late, gradients;
-  std::vector<std::size_t> workspaces;          // of each node
-  std::vector<std::vector<std::size_t>> aside;  // per node and input: a gradient of its own
-  std::vector<bool> adds;                       // of each node: its gradient goes onto another's
-  std::vector<std::size_t> touched;             // of each of GraphPlan::sources
+  std::vector<std::size_t> workspaces;          // per node
+  std::vector<std::vector<std::size_t>> aside;  // per node and input: a separate gradient
+  std::vector<bool> adds;                       // per node: adds onto another's gradient
+  std::vector<std::size_t> touched;             // per entry of GraphPlan::sources
   std::size_t target = kNone, ids = kNone, losses = kNone, correct = kNone;
 
   // Returns the block's address, or null for kNone.

@@ -10,8 +10,8 @@
 namespace lockstep::engine {
 namespace {
 
-// Of a layer or a loss, by `what`, that touches its operands itself: it needs them in memory of the
-// host.
+// Throws unless there are host kernels for a layer or a loss, named by `what`, that touches its
+// operands itself: these must be in host memory.
 void require_fallback(const std::string& what, const Ops& ops, const GraphOptions& options) {
   require(options.fallback != nullptr,
           "{} has no kernels for {} on {}: it touches memory of the host itself. Give it some "
@@ -19,7 +19,7 @@ void require_fallback(const std::string& what, const Ops& ops, const GraphOption
           what, name(ops.dtype()), options.device.empty() ? "the device" : options.device);
 }
 
-// Layers that need memory of the host, where the device's is another, run on copies.
+// Wraps layers that need host memory to run on copies if the device has other memory.
 GraphPlan placed(GraphPlan plan, const Ops& ops, const GraphOptions& options) {
   for (PlannedNode& node : plan.nodes) {
     if (ops.in_host_memory() || node.layer->on_device()) continue;
@@ -29,7 +29,7 @@ GraphPlan placed(GraphPlan plan, const Ops& ops, const GraphOptions& options) {
   return plan;
 }
 
-// Returns the loss, wrapped to run on copies where the device cannot run it.
+// Returns the loss, wrapped to run on copies if the device cannot run it.
 std::shared_ptr<const Loss> placed(std::shared_ptr<const Loss> loss, const Ops& ops,
                                    const GraphOptions& options) {
   if (ops.in_host_memory() || loss->on_device()) return loss;

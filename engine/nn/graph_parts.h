@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The inside of a Graph: its plan, schedule and buffer, and what each layer is given.
-// graph_parts.cpp connects, graph.cpp runs; nobody else includes this. As the graph: the replica's
-// computing thread.
+// The internals of a Graph: its plan, schedule and buffer, and the arguments of each layer.
+// graph_parts.cpp connects them and graph.cpp runs them; no other file includes this. Used by the
+// replica's computing thread.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -17,25 +17,25 @@
 namespace lockstep::engine {
 
 struct Graph::Plan {
-  // A gradient that is not the first one for its value: written to `from`, then added.
+  // Describes a gradient that is not the first for its value: written to `from`, then added.
   struct Addition {
     Tensor from, to;
   };
 
-  // One layer, with everything it is given in a step. The spans of `forward` and `backward` point
+  // Holds one layer with all its arguments in a step. The spans of `forward` and `backward` point
   // into the vectors beside them.
   struct Step {
     std::vector<Tensor> x, w, dx, dw;
-    std::vector<Tensor> x_late;  // where backward reads them
+    std::vector<Tensor> x_late;  // where backward reads x
     ForwardArguments forward;
-    ForwardArguments again;  // of a block that is computed once more
+    ForwardArguments again;  // for a block that is computed again
     BackwardArguments backward;
     std::vector<Addition> additions;
   };
 
   Plan(const GraphSpec& spec, Ops& ops, std::size_t rows, GraphOptions options);
 
-  // Of a slice's rows those that count.
+  // Returns the rows in use of a slice.
   Tensor in_use(const Tensor& y) const { return rows_of(y, 0, std::size_t(slice_state.examples)); }
 
   void connect();
@@ -64,12 +64,12 @@ struct Graph::Plan {
   const GraphBuffer places;
   Buffer buffer;
   std::vector<Step> steps;
-  std::vector<TouchedRows> touched;                     // of each of graph.sources
-  std::size_t touched_examples = GraphSchedule::kNone;  // of the batch that they were found for
+  std::vector<TouchedRows> touched;                     // per entry of graph.sources
+  std::size_t touched_examples = GraphSchedule::kNone;  // examples for which they were found
   struct {
     Tensor input, target, output, output_gradient, losses, correct;
     std::int64_t* ids = nullptr;
-  } io;                          // of a step
+  } io;                          // tensors of a step
   Buffer learnt;                 // statistics, which the host and kernels write
   std::byte* weights = nullptr;  // the strategy's arena, once bound
   StepState slice_state;

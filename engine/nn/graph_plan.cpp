@@ -12,7 +12,7 @@ std::size_t align(std::size_t elements) {
   return (elements + GraphPlan::kAlignment - 1) / GraphPlan::kAlignment * GraphPlan::kAlignment;
 }
 
-// How many layers read each value.
+// Counts the layers that read each value.
 std::vector<std::size_t> count_readers(const GraphSpec& spec) {
   std::vector<std::size_t> readers(spec.nodes().size() + 1, 0);
   for (const GraphSpec::Node& node : spec.nodes()) {
@@ -21,7 +21,7 @@ std::vector<std::size_t> count_readers(const GraphSpec& spec) {
   return readers;
 }
 
-// Removes a node from the plan. `maker` is that of plan_nodes.
+// Removes a node from the plan. See plan_nodes for `maker`.
 PlannedNode take_node(std::size_t at, std::vector<std::size_t>& maker, std::size_t none,
                       GraphPlan& plan) {
   PlannedNode node = std::move(plan.nodes[at]);
@@ -33,8 +33,9 @@ PlannedNode take_node(std::size_t at, std::vector<std::size_t>& maker, std::size
   return node;
 }
 
-// Merges the maker of the second input of `node` into it, where nobody else reads that input, both
-// belong to one block, and the layers can do it. The input is then nowhere, as `node.output`'s.
+// Merges the maker of the second input of `node` into it, if the layers can do it. Nobody else may
+// read that input, and both must belong to one block. The input then shares the storage of
+// `node.output`.
 void merge_maker(const GraphSpec& spec, const std::vector<std::size_t>& readers,
                  std::vector<std::size_t>& maker, PlannedNode& node, GraphPlan& plan) {
   const std::size_t none = spec.nodes().size(), input = node.inputs[1], at = maker[input];
@@ -49,9 +50,10 @@ void merge_maker(const GraphSpec& spec, const std::vector<std::size_t>& readers,
   plan.storage[input] = node.output;
 }
 
-// A sum of two values goes into the maker of one of them where nobody else reads that one and the
-// maker can do it. It then runs where the sum stood, when both are there, so it moves behind what
-// was added since. False: the sum runs by itself. `maker` is that of plan_nodes.
+// Merges a sum of two values into the maker of one of them, if nobody else reads that value and the
+// maker can do it. The node then runs at the place of the sum, when both values exist, so it moves
+// behind the nodes added since. Returns false if the sum runs by itself. See plan_nodes for
+// `maker`.
 bool fuse_add(const GraphSpec& spec, std::size_t i, const std::vector<std::size_t>& readers,
               std::vector<std::size_t>& maker, GraphPlan& plan) {
   const std::size_t none = spec.nodes().size();
@@ -76,9 +78,9 @@ bool fuse_add(const GraphSpec& spec, std::size_t i, const std::vector<std::size_
   return false;
 }
 
-// Decides which nodes run. `maker[v]` is the running node that makes value v, where there is one. A
-// ReLU goes into the maker of its input where nobody else reads that input and the maker can do it;
-// so does a max pool, and then the values between are nowhere; so does a sum of two values.
+// Decides which nodes run. `maker[v]` is the running node that makes value v, if there is one. A
+// ReLU goes into the maker of its input, if nobody else reads that input and the maker can do it.
+// So does a max pool, and then the values between are not stored; so does a sum of two values.
 void plan_nodes(const GraphSpec& spec, GraphPlan& plan) {
   const std::size_t none = spec.nodes().size();
   const std::vector<std::size_t> readers = count_readers(spec);
@@ -132,7 +134,8 @@ void plan_nodes(const GraphSpec& spec, GraphPlan& plan) {
   }
 }
 
-// Which ids pick the rows of each layer's sparse parameters. The rows must be known before forward.
+// Finds the ids that pick the rows of each layer's sparse parameters; they must be known before
+// forward.
 void plan_sources(const GraphSpec& spec, GraphPlan& plan) {
   for (PlannedNode& node : plan.nodes) {
     for (const ParameterSpec& parameter : node.layer->parameters(node.input_shapes)) {
@@ -163,8 +166,8 @@ std::string full_name(const PlannedNode& node, std::size_t k, std::size_t count,
   return (own ? node.name : node.merged) + "." + name;
 }
 
-// Parameters in the order in which backward finishes them: nodes from the last to the first, within
-// a node as the layer names them; then the frozen ones.
+// Places parameters in the order in which backward finishes them: nodes from the last to the first,
+// within a node in the layer's order; then the frozen ones.
 void plan_parameters(const GraphSpec& spec, std::size_t compact_rows, GraphPlan& plan) {
   const auto place = [&](PlannedNode& node, bool frozen, std::size_t& end) {
     const std::vector<ParameterSpec> specs = node.layer->parameters(node.input_shapes);
@@ -197,7 +200,7 @@ void plan_parameters(const GraphSpec& spec, std::size_t compact_rows, GraphPlan&
   plan.parameters = end;
 }
 
-// A value's gradient is wanted when something trainable lies at or below the layer that makes it.
+// A value's gradient is wanted if something trainable is at or below the layer that makes it.
 void plan_gradients(GraphPlan& plan) {
   plan.wanted.assign(plan.storage.size(), false);
   for (PlannedNode& node : plan.nodes) {
@@ -244,7 +247,7 @@ void plan_blocks(GraphPlan& plan) {
   }
 }
 
-// A chain ends at a node; cheap ones are taken in from there upwards, while all of them together
+// Finds chains. A chain ends at a node, and grows upward by cheap nodes while all of these together
 // cost at most an eighth of the last.
 void plan_chains(const GraphSpec& spec, GraphPlan& plan) {
   constexpr double kCheap = 1.0 / 8;
@@ -277,7 +280,8 @@ void plan_chains(const GraphSpec& spec, GraphPlan& plan) {
 }  // namespace
 
 GraphPlan plan_graph(const GraphSpec& spec, std::size_t compact_rows) {
-  spec.target_columns();  // throws where there is no loss, or none that can judge the output
+  // Throws if there is no loss, or if the loss cannot judge the output.
+  spec.target_columns();
   require(!spec.nodes().empty(), "model {} has no layers", spec.name());
   GraphPlan plan;
   plan_nodes(spec, plan);

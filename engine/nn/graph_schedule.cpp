@@ -19,7 +19,8 @@ GraphSchedule::GraphSchedule(const GraphSpec& spec, const GraphPlan& plan, const
   plan_apart(spec, ops, rows);
 }
 
-// Chains take turns only where the device likes slices and a batch has more rows than one.
+// Chains go slice by slice only if the device prefers slices and a batch has more rows than a
+// slice.
 void GraphSchedule::plan_slices(std::size_t rows) {
   chain_of_.assign(plan_.nodes.size(), kNone);
   if (slice_rows_ == 0 || slice_rows_ >= rows) return;
@@ -28,15 +29,15 @@ void GraphSchedule::plan_slices(std::size_t rows) {
     const auto in_block = [](const PlannedNode& node) { return node.block != 0; };
     if (recomputes_ && std::any_of(plan_.nodes.begin() + std::ptrdiff_t(first),
                                    plan_.nodes.begin() + std::ptrdiff_t(last) + 1, in_block)) {
-      continue;  // blocks go through whole
+      continue;  // blocks are not sliced
     }
     for (std::size_t i = first; i <= last; ++i) chain_of_[i] = k;
   }
 }
 
-// A value is inner where it is made in a block, not by its last layer, and read there alone. Which
-// of them backward needs is found from the block's end: what a backward reads, and what a layer
-// reads that runs again for it.
+// A value is inner if a layer of a block makes it, not the last one, and only that block reads it.
+// The ones that backward needs are found from the block's end: what a backward reads, and what a
+// layer reads that runs again for it.
 void GraphSchedule::plan_again(const GraphSpec& spec) {
   again_.assign(plan_.nodes.size(), false);
   if (!recomputes_) return;
@@ -44,7 +45,7 @@ void GraphSchedule::plan_again(const GraphSpec& spec) {
           "model {} has no blocks that could be computed again: leave recompute out, or mark some "
           "(GraphSpec::begin_block)",
           spec.name());
-  std::vector<bool> inner(plan_.storage.size(), false);  // of each value
+  std::vector<bool> inner(plan_.storage.size(), false);  // per value
   for (const Block& block : plan_.blocks) {
     for (std::size_t i = block.last; i-- > block.first;) {
       const std::size_t value = plan_.nodes[i].output;
@@ -84,9 +85,9 @@ void GraphSchedule::plan_moments() {
   }
 }
 
-// Gradients of weights go apart while the layers read at most `apart_bytes` together; a larger
-// layer goes apart alone. Where a layer reads a multiple of that, its kernels and most others fill
-// the device, and two at once only take the cache from each other: then none does.
+// Weight gradients go to the second queue while the layers there read at most `apart_bytes`
+// together; a larger layer goes alone. If a layer reads a multiple of that, its kernels and most
+// others fill the device, and two at once only compete for the cache. Then none goes there.
 void GraphSchedule::plan_apart(const GraphSpec& spec, const Ops& ops, std::size_t rows) {
   constexpr std::size_t kFills = 4;
   const std::size_t count = plan_.nodes.size(), window = ops.apart_bytes();

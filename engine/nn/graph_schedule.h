@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// When each layer of a graph runs in a step: which layers take turns slice by slice, which backward
-// computes again, and whose gradients of weights are computed on a second queue. Immutable.
+// The schedule of a graph's layers in a step: which layers alternate slice by slice, which layers
+// backward computes again, and whose weight gradients are computed on a second queue. Immutable.
 //
-// The moments of a step with n layers: forward of layer i is moment i, the loss is moment n, then
-// comes backward of layers n - 1 to 0, and before that of a block the layers that run again, each a
-// moment. The layers of a chain take turns, so each of them begins with the first and ends with the
-// last.
+// The moments of a step with n layers: forward of layer i is moment i, and the loss is moment n.
+// Then comes backward of layers n - 1 to 0; before that of a block come the layers that run again,
+// each a moment. The layers of a chain alternate, so each of them begins with the first and ends
+// with the last.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -19,8 +19,8 @@ class GraphSchedule {
  public:
   static constexpr std::size_t kNone = std::size_t(-1);
 
-  // `rows`: the most examples of a batch. The plan outlives this. Throws Error(kInvalid) for no
-  // rows, and where a model without blocks is to `recompute`.
+  // `rows` is the most examples of a batch. The plan must outlive this. Throws Error(kInvalid) for
+  // no rows, and for `recompute` of a model without blocks.
   GraphSchedule(const GraphSpec& spec, const GraphPlan& plan, const Ops& ops, std::size_t rows,
                 bool recompute);
   GraphSchedule(const GraphSchedule&) = delete;
@@ -38,12 +38,12 @@ class GraphSchedule {
   // Returns whether the node's output lies between two layers of a chain.
   bool between(std::size_t node) const { return chained(node) && node != last_of(node); }
 
-  // Returns the block whose last layer the node is, if blocks are computed again; else kNone.
+  // Returns the block whose last layer is the node, if blocks are computed again; else kNone.
   std::size_t block_that_ends(std::size_t node) const;
   // Returns whether backward computes the node again.
   bool again(std::size_t node) const { return again_[node]; }
-  // Returns whether the second queue computes the node's gradients of weights, and those of how
-  // many earlier nodes may then still be on their way.
+  // `apart` returns whether the second queue computes the node's weight gradients; `running`
+  // returns how many earlier nodes may then still be at theirs.
   bool apart(std::size_t node) const { return apart_[node]; }
   std::size_t running(std::size_t node) const { return running_[node]; }
 
@@ -66,7 +66,7 @@ class GraphSchedule {
   const GraphPlan& plan_;
   const bool recomputes_;
   const std::size_t slice_rows_;
-  // Of each node.
+  // These have one entry per node.
   std::vector<std::size_t> chain_of_;  // or kNone
   std::vector<bool> again_, apart_;
   std::vector<std::size_t> again_moment_, backward_moment_, running_, ends_apart_;

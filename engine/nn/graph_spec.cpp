@@ -8,7 +8,7 @@
 namespace lockstep::engine {
 namespace {
 
-// "convolution conv2": the first word of the layer's description, and its name.
+// Returns "convolution conv2": the first word of the layer's description, and its name.
 std::string title(const Layer& layer, const std::string& name) {
   const std::string text = layer.describe();
   return text.substr(0, text.find_first_of(" ,")) + " " + name;

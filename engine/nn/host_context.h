@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What a layer or a loss gets that touches its operands itself, where these lie in a device's
-// memory: kernels and words of the host, and copies of operands. Sums over replicas go on in
-// memory that both reach. One call on the replica's computing thread; the outer context outlives
-// it. Making one waits for all kernels so far; so does every `fetch`.
+// The context of a layer or a loss that touches its operands itself, if these are in a device's
+// memory. It has host kernels, the step's state, and copies of operands. Sums over replicas still
+// use memory that both reach. For one call on the replica's computing thread; the outer context
+// must outlive it. Construction and every `fetch` wait for all kernels so far.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -14,15 +14,15 @@ namespace lockstep::engine {
 
 class HostContext final : public Context {
  public:
-  // `host`: of the host's memory, of the same element type.
+  // `host` has the kernels for host memory, of the same element type.
   HostContext(Context& outer, Ops& host, std::size_t rows);
   std::byte* exchange(int point) override { return outer_.exchange(point); }
   void reduce(int point) override;
 
-  // Of this shape and type in the host's memory, in `buffer`; of no data none.
+  // Returns a tensor like `like` in host memory, in `buffer`; without data if `like` has none.
   static Tensor room(const Tensor& like, Buffer& buffer);
-  Tensor fetch(const Tensor& from, Buffer& buffer);  // a copy
-  void store(const Tensor& from, const Tensor& to);  // back; nothing of no data
+  Tensor fetch(const Tensor& from, Buffer& buffer);  // returns a copy
+  void store(const Tensor& from, const Tensor& to);  // copies back; nothing without data
 
  private:
   Context& outer_;

@@ -8,7 +8,7 @@
 namespace lockstep::engine {
 namespace {
 
-// Each of them by `of`, in a buffer of its own.
+// Maps each tensor by `of`, in a buffer of its own.
 template <class Of>
 std::vector<Tensor> each(std::span<const Tensor> tensors, std::vector<Buffer>& buffers, Of of) {
   buffers.resize(tensors.size());
@@ -43,7 +43,7 @@ void HostLayer::forward(Context& context, const ForwardArguments& a) const {
   here.store(mine.y, a.y);
 }
 
-// What is added to comes from the device first.
+// Fetches from the device first the gradients that are added to.
 void HostLayer::backward(Context& context, const BackwardArguments& a) const {
   HostContext here(context, host_, a.rows);
   const auto fetch = [&](const Tensor& from, Buffer& buffer, std::size_t) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A layer that touches its operands itself (Layer::on_device is false), on a device whose memory is
-// not the host's: it runs on the host, on copies. To the graph it is that layer. Of one graph, on
-// its replica's computing thread; owns the copies and the layer's workspace. Costs a wait for the
-// device and the copies, twice a step. Errors: the layer's.
+// not the host's: it runs on the host, on copies. To the graph it is that layer. It belongs to one
+// graph, on its replica's computing thread, and owns the copies and the layer's workspace. Costs a
+// wait for the device and the copies, twice per step. Errors are the layer's.
 #pragma once
 #include <memory>
 #include <vector>
@@ -14,7 +14,7 @@ namespace lockstep::engine {
 
 class HostLayer final : public Layer {
  public:
-  // `host`: kernels of the host, of the graph's element type; they outlive this.
+  // `host` has the host's kernels, of the graph's element type; they must outlive this.
   HostLayer(std::shared_ptr<const Layer> layer, Ops& host);
 
   std::string describe() const override { return layer_->describe(); }
@@ -30,7 +30,7 @@ class HostLayer final : public Layer {
   std::vector<StatisticSpec> statistics(std::span<const Shape> inputs) const override {
     return layer_->statistics(inputs);
   }
-  // Takes the layer's, in memory of the host; of the device's none.
+  // Allocates the layer's workspace in host memory; it takes none on the device.
   std::size_t workspace(Ops&, std::span<const Shape> inputs, std::size_t rows) const override;
   bool backward_reads_output() const override { return layer_->backward_reads_output(); }
   bool backward_reads_input(std::size_t input) const override {
@@ -42,7 +42,7 @@ class HostLayer final : public Layer {
 
  private:
   using Buffers = std::vector<Buffer>;
-  // Of one graph, so nobody else is at work with them.
+  // Belongs to one graph, so nobody else uses it.
   struct Copies {
     Buffers x, w, dx, dw;
     Buffer y, dy, workspace;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A loss that touches its operands itself (Loss::on_device is false), on a device whose memory is
-// not the host's: it is evaluated on the host, on copies. As host_layer.h.
+// not the host's: it is evaluated on the host, on copies. See host_layer.h.
 #pragma once
 #include <memory>
 

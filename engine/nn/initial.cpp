@@ -11,7 +11,7 @@
 namespace lockstep::engine {
 namespace {
 
-// Those of 16 bits are rounded from float32.
+// Converts `value`; numbers of the 16-bit types are rounded from float32.
 template <class T>
 T element_of(double value) {
   if constexpr (sizeof(T) == 2) {
@@ -21,9 +21,8 @@ T element_of(double value) {
   }
 }
 
-// Element i takes number i % 4 of counter i / 4, so its value hangs on nothing but its index.
-// Normal numbers are made in pairs (Box and Muller): elements i and i + 1, with i even, share one
-// radius.
+// Element i takes number i % 4 of counter i / 4, so its value depends only on its index. Normal
+// numbers come in pairs (Box and Muller): elements i and i + 1, with i even, share one radius.
 template <class T>
 void draw(const Initial& initial, std::uint64_t key, T* out, std::size_t begin, std::size_t count) {
   const double limit = initial.kind == Initial::Kind::kUniform

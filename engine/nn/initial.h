@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How a parameter starts: drawn from (seed, parameter's full name) by element, so the same for
-// every replica, every strategy and every number of replicas.
+// The start value of a parameter: drawn from (seed, the parameter's full name) by element, so it is
+// the same for every replica, every strategy and every number of replicas.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,14 +18,14 @@ struct Initial {
 };
 Initial constant(double value);
 Initial uniform_within(double limit);  // uniform in +-limit
-// Uniform in +-sqrt(6 / (fan_in + fan_out)); Glorot and Bengio 2010.
+// Returns the uniform distribution in +-sqrt(6 / (fan_in + fan_out)); Glorot and Bengio 2010.
 Initial glorot_uniform(std::size_t fan_in, std::size_t fan_out);
-// Normal with variance 2 / fan_in; He et al. 2015.
+// Returns the normal distribution with variance 2 / fan_in; He et al. 2015.
 Initial he_normal(std::size_t fan_in);
 
-// Writes tensor (float32, float64 or bfloat16, on the host) element by element: elements first,
-// first + 1, ... of the parameter, so that a part of one, such as some rows of a table, costs what
-// that part costs. In bfloat16 they are those of float32, rounded. About 10 ns an element.
+// Writes a floating-point tensor on the host element by element: elements first, first + 1, ... of
+// the parameter. So a part, such as some rows of a table, costs only that part. Values of the
+// 16-bit types are those of float32, rounded. About 10 ns per element.
 void initialise(const Initial& initial, std::uint64_t seed, std::string_view name, Tensor tensor,
                 std::size_t first = 0);
 

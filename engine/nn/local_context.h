@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A context for one replica alone: for tests, benchmarks, gradient checks, programs that only
-// predict. A reduction over one replica changes nothing. Owns the exchange space of its graph.
-// Used by the thread that runs the graph.
+// The context of a single replica: for tests, benchmarks, gradient checks, and programs that only
+// predict. A reduction over one replica changes nothing. Owns the exchange space of its graph. Used
+// by the thread that runs the graph.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -13,13 +13,13 @@ namespace lockstep::engine {
 
 class LocalContext final : public Context {
  public:
-  // Both outlive this.
+  // Both must outlive this.
   LocalContext(Ops& ops, const Graph& graph);
   std::byte* exchange(int point) override;
   void reduce(int point) override;
 
  private:
-  std::vector<Buffer> space_;  // of each reduction
+  std::vector<Buffer> space_;  // one per reduction
 };
 
 }  // namespace lockstep::engine

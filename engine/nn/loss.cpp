@@ -32,7 +32,7 @@ class SoftmaxCrossEntropy final : public Loss {
   double smoothing_;
 };
 
-// Columns in any shape; nothing is counted as correct, so `correct` stays as it is: zero.
+// Works on columns of any shape. Nothing counts as correct, so `correct` stays zero.
 class MeanSquaredError final : public Loss {
  public:
   std::string describe() const override { return "mean_squared_error"; }

@@ -7,9 +7,9 @@
 
 namespace lockstep::engine {
 
-// Blocks are placed from the largest to the smallest. A block goes to the lowest offset at which it
-// meets none of the placed blocks that live while it lives: the first gap between them that is
-// large enough.
+// Places blocks from the largest to the smallest. A block goes to the lowest offset at which it
+// overlaps none of the placed blocks with overlapping lifetimes: the first gap that is large
+// enough.
 MemoryPlan plan_memory(std::span<const Lifetime> blocks) {
   const auto rounded = [](std::size_t bytes) {
     return (bytes + MemoryPlan::kAlignment - 1) / MemoryPlan::kAlignment * MemoryPlan::kAlignment;

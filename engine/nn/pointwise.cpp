@@ -39,7 +39,7 @@ class Tanh final : public Layer {
   }
 };
 
-// The gradient goes to both inputs as it is: each gets a copy, for each may be overwritten.
+// The gradient goes to both inputs unchanged. Each gets a copy, because each may be overwritten.
 class Add final : public Layer {
  public:
   std::string describe() const override { return "add"; }

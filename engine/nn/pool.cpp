@@ -9,7 +9,7 @@ std::string_view word(PoolKind kind) {
   return kind == PoolKind::kMax ? "max_pool" : "average_pool";
 }
 
-// The largest or the mean of each square window of a channel; padding never counts.
+// Takes the maximum or the mean of each square window of a channel; padding never counts.
 class Pool final : public Layer {
  public:
   Pool(PoolKind kind, std::size_t kernel, std::size_t stride, std::size_t padding)
@@ -63,7 +63,7 @@ class Pool final : public Layer {
   std::size_t kernel_, stride_, padding_;
 };
 
-// The mean of each channel over the whole image: one window.
+// Takes the mean of each channel over the whole image, as one window.
 class GlobalAveragePool final : public Layer {
  public:
   std::string describe() const override { return "global_average_pool"; }

@@ -20,8 +20,8 @@ TouchedRows::TouchedRows(const RowSource& source, std::size_t examples, std::byt
   invariant(examples <= 0xffffffff, "a batch of more examples than 32 bits count");
 }
 
-// First all places name rows of the table. Rows of a field lie behind those of the field before, so
-// sorting each field for itself leaves all of them ascending.
+// At first all places name rows of the table. Rows of a field are behind those of the field before,
+// so sorting each field by itself leaves all of them ascending.
 void TouchedRows::find(const StepState& state, Ops& ops, Tensor input, std::string_view layer) {
   count_ = 0;
   ops.embedding_rows(&state, source_, input, layer, places_);

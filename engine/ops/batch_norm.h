@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Batch normalisation: each channel is brought to mean 0 and variance 1 over all rows and positions
-// of a batch, then scaled and shifted by two parameters. Fused with what usually follows: the sum
-// with a second input, and ReLU, of which backward keeps one bit an element instead of the output.
-// The second input may itself be normalised in the same pass (a pair, as at the end of a residual
-// block whose shortcut has a batch norm): then `other` below is its normalised value.
-// Source: Ioffe and Szegedy 2015. Plain values; statistics are float64, in the memory of operands.
-//
+// Batch normalization (Ioffe and Szegedy 2015): normalizes each channel to mean 0 and variance 1
+// over all rows and positions of a batch, then scales and shifts it by two parameters. The kernels
+// fuse the sum with a second input and ReLU; for backward, ReLU keeps one bit per element. The
+// second input may itself be normalized in the same pass (a pair, as at the end of a residual block
+// with a batch norm in its shortcut); `other` below is then its normalized value. Plain values;
+// statistics are float64, in the memory of operands.
 //   mean, variance  of a channel over all rows in use and positions (the biased variance)
-//   deviation       1 / sqrt(variance + epsilon)
-//   y = activation((x - mean) deviation scale + shift + other)
-//   g = dy where the activation let it pass, else 0
-//   dshift = sum of g;  dscale = sum of g (x - mean) deviation;  dother = g
-//   dx = scale deviation (g - (sum of g) / n - (x - mean) deviation (sum of g xhat) / n)
-//
-// where n counts rows times positions. The sums of forward and of dx go over all replicas where
-// statistics are synchronised; those of dscale and dshift are the replica's own.
+//   deviation       1 / sqrt(variance + epsilon);  xhat = (x - mean) deviation
+//   y = activation(xhat scale + shift + other)
+//   g = dy if the activation let it pass, else 0;  dother = g
+//   dshift = sum of g;  dscale = sum of g xhat
+//   dx = scale deviation (g - (sum of g) / n - xhat (sum of g xhat) / n);  n = rows x positions
+// The sums of forward and of dx span all replicas if statistics are synchronized. Those of dscale
+// and dshift are the replica's own.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -28,19 +26,20 @@ namespace lockstep::engine {
 enum class Activation : std::uint8_t { kNone, kRelu };
 
 struct BatchNormSpec {
-  std::size_t positions = 1;  // of a row: height x width
+  std::size_t positions = 1;  // height x width of a row
   std::size_t channels = 1;
   double epsilon = 1e-5;
   Activation activation = Activation::kNone;
 
   std::size_t columns() const { return positions * channels; }
-  // Numbers that carry the sums of forward: of x, of its squares, how many; and of backward.
+  // Returns the length of the sums of forward: of x, of its squares, and their count.
   std::size_t sums() const { return 2 * channels + 1; }
+  // Returns the length of the sums of backward.
   std::size_t gradient_sums() const { return 2 * channels; }
-  // Numbers of the moments: means, then deviations.
+  // Returns the length of the moments: means, then deviations.
   std::size_t moments() const { return 2 * channels; }
-  // Bytes of the bits of a row that ReLU let pass: bit i % 8 of byte i / 8 is element i's. None
-  // without ReLU.
+  // Returns the bytes of a row's ReLU mask; 0 without ReLU. Bit i % 8 of byte i / 8 belongs to
+  // element i and is set if ReLU let it pass.
   std::size_t mask_of_row() const {
     return activation == Activation::kRelu ? (columns() + 7) / 8 : 0;
   }
@@ -49,42 +48,43 @@ struct BatchNormSpec {
 
 struct BatchNormForward {
   Tensor x, scale, shift;
-  Tensor other = {};  // added before the activation; none: nothing
-  Tensor y = {};      // may be the memory of x or of other
+  Tensor other = {};  // added before the activation; empty: nothing
+  Tensor y = {};      // may alias x or other
   const double* moments = nullptr;
-  std::uint8_t* mask = nullptr;  // written where there is an activation
-  // Normalises `other` before it is added; null: adds it as it is.
+  std::uint8_t* mask = nullptr;  // written if there is an activation
+  // Moments that normalize `other` before it is added; null: it is added unchanged.
   const double* other_moments = nullptr;
   Tensor other_scale = {}, other_shift = {};
 };
 
 struct BatchNormBackward {
   Tensor x, dy, scale;
-  Tensor dx = {}, dother = {};  // none: not wanted; either may be the memory of dy
+  Tensor dx = {}, dother = {};  // empty: not wanted; either may alias dy
   const double* moments = nullptr;
   const std::uint8_t* mask = nullptr;
-  const double* sums = nullptr;   // gradient_sums() numbers; null: the moments are constants
-  const double* count = nullptr;  // n of these sums, at least 1; of no sums null
+  const double* sums = nullptr;  // gradient_sums() numbers; null: the moments are constants
+  // n of `sums`, at least 1. It may be null if `sums` is.
+  const double* count = nullptr;
 };
 
-// Results of the sums of backward.
+// Holds the results of backward's sums.
 struct BatchNormGradients {
   double* sums = nullptr;           // gradient_sums() numbers
-  Tensor dscale = {}, dshift = {};  // none: not wanted
+  Tensor dscale = {}, dshift = {};  // empty: not wanted
 };
 
-// The two batch norms of a pair: they have the same dy and mask, and no dother.
+// The two batch norms of a pair. They share dy and mask, and have no dother.
 using BatchNormPair = std::array<BatchNormBackward, 2>;
 
-// From the sums of forward: the moments, and n; and the moving averages follow, where there are
-// any: average = keep average + (1 - keep) value, of the mean and of the unbiased variance. Of no
-// values (n is 0) nothing is learnt. Where a value is no number the mean is none, and with it every
-// output, whatever the variance.
+// Arguments that turn the sums of forward into moments and n, and update the moving averages if
+// there are any: average = keep average + (1 - keep) value, for the mean and the unbiased variance.
+// If n is 0, the averages stay unchanged. A NaN value makes the mean NaN, and thereby every output,
+// whatever the variance.
 struct BatchNormMoments {
   const double* sums = nullptr;
   double* moments = nullptr;
   double* count = nullptr;     // at least 1
-  double* averages = nullptr;  // means, then variances; null: none
+  double* averages = nullptr;  // means, then variances; may be null
   double keep = 0;
 };
 

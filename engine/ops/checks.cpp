@@ -84,7 +84,7 @@ void check_ids(const RowSource& source, const Tensor& x, std::string_view layer)
   invariant(source.fields <= 0xffffffff / source.rows, "a table of more rows than 32 bits count");
   invariant(source.first + source.fields <= x.columns(), "ids in columns that are not there");
   invariant(!is_integer(x.dtype), "ids that are integers");
-  constexpr std::size_t kMostIds = 256;  // whole numbers so far are there in both types of 16 bits
+  constexpr std::size_t kMostIds = 256;  // both 16-bit types represent integers up to this
   require(size_of(x.dtype) != 2 || source.rows <= kMostIds,
           "layer {}: ids of {} rows cannot be told apart in {}, which counts to {}; train this "
           "model in float32",

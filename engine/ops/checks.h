@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every device asks of its operands before a kernel runs. Wrong shapes are defects of the
-// caller and stop the program; nothing is allocated. Any thread.
+// Checks that every device applies to its operands before a kernel runs. Wrong shapes are defects
+// of the caller and stop the program. Nothing is allocated. Thread-safe.
 #pragma once
 #include <cstddef>
 #include <initializer_list>
@@ -10,40 +10,41 @@
 
 namespace lockstep::engine {
 
-// The rows that count, after a look whether all these batches (absent ones aside) have so many.
+// Returns the rows in use. Checks that every batch that is present has at least as many.
 std::size_t rows_in_use(const StepState* state, std::initializer_list<Tensor> batches);
 
-// `tensor`, where present, is of `dtype` and holds `columns` elements in each of its rows.
+// Checks that `tensor`, if present, has `dtype` and `columns` elements per row.
 void check_batch(const Tensor& tensor, DType dtype, std::size_t columns, std::string_view what);
 
-// `tensor`, where present, is of `dtype` and holds `elements` elements.
+// Checks that `tensor`, if present, has `dtype` and `elements` elements.
 void check_parameter(const Tensor& tensor, DType dtype, std::size_t elements,
                      std::string_view what);
 
-// Extents, strides and paddings that give at least one output; each window of a pool meets the
-// image.
+// Checks that extents, strides and paddings give at least one output, and that each window of a
+// pool overlaps the image.
 void check_spec(const ConvolutionSpec& spec);
 void check_spec(const PoolSpec& spec);
 
-// Ids that `source` picks lie in x, of the element type that x has. Throws Error(kInvalid), which
-// names the layer, where that does not tell all of them apart.
+// Checks that the ids that `source` selects lie in x. Throws Error(kInvalid), which names the
+// layer, if x's element type cannot distinguish all of them.
 void check_ids(const RowSource& source, const Tensor& x, std::string_view layer);
 
-// Places of rows that a table has, for the rows in use; w is whole rows of spec.columns. Returns
-// how many rows.
+// Checks that `places` name rows of the table w for the rows in use, and that w consists of whole
+// rows of spec.columns. Returns the number of rows of the table.
 std::size_t check_places(const EmbeddingSpec& spec, std::size_t rows, const std::uint32_t* places,
                          const Tensor& w);
 
-// The operands of a batch norm are of `dtype` and of its sizes; a mask is there where it is needed.
+// Checks the types and sizes of a batch norm's operands, and that a mask is present if needed.
 void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormForward& call);
 void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormBackward& call);
 
-// At least one source, and what the epilogue needs is there. Squares are of `most` elements.
+// Checks that there is at least one source and that the epilogue's operands are present. kSquares
+// takes at most `most` elements.
 void check_reduce(const ReduceArguments& arguments, std::size_t most = kBlock);
 
-// The class that a row's target names. Throws Error(kInvalid), which names the example (of `ids`,
-// by row; the row where that is null), where the number is not one of 0 .. classes - 1: labels come
-// from files.
+// Returns the class that a row's target names. Labels come from files: throws Error(kInvalid),
+// which names the example (its id, or the row if `ids` is null), if the number is not one of 0 ..
+// classes - 1.
 std::size_t class_of(float target, std::size_t classes, std::size_t row, const std::int64_t* ids);
 
 }  // namespace lockstep::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Kernels that move whole columns and read ids, for devices whose memory is the host's.
+// Kernels that copy columns and read ids, for devices that use host memory.
 #include <cstring>
 #include <vector>
 
@@ -11,7 +11,7 @@
 namespace lockstep::engine {
 namespace {
 
-// T(-0.5) and what is no number are no ids; nothing is converted before it is known to fit.
+// T(-0.5) and NaN are not ids. A number is converted only after it is known to fit.
 template <class T>
 void find_rows(const StepState& state, const RowSource& source, const Tensor& x,
                std::string_view layer, std::uint32_t* places) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A tensor as the host reads it: itself where it lies in the host's memory, else a copy of now. The
-// replica's computing thread. Costs nothing, or the copy and a wait for all kernels before it.
+// A host-readable view of a tensor: the tensor itself if it lies in host memory, else a copy made
+// at construction. The copy also waits for all kernels queued before it. Used on the replica's
+// computing thread.
 #pragma once
 #include "engine/device/buffer.h"
 #include "engine/ops/ops.h"
@@ -9,7 +10,8 @@ namespace lockstep::engine {
 
 class HostView {
  public:
-  // The first `rows` rows; of no data none. Of a copy the shape has so many rows.
+  // Makes the first `rows` rows readable; an empty tensor gives an empty view. A copy's shape has
+  // `rows` rows.
   HostView(Ops& ops, Tensor tensor, std::size_t rows);
   HostView(Ops& ops, Tensor tensor) : HostView(ops, tensor, tensor.rows()) {}
   const Tensor& tensor() const { return tensor_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Operands of devices whose memory is the host's.
+// Operand memory of devices that use host memory.
 #include <cstring>
 
 #include "engine/ops/ops.h"

@@ -4,19 +4,20 @@
 namespace lockstep::engine {
 namespace {
 
-// Where the pool's backward goes through the ReLU, no pass over the convolution's outputs is needed
-// for it.
+// If the pool's backward includes the ReLU, backward needs no extra pass over the convolution's
+// outputs.
 PoolSpec pool_of(const Ops& ops, const PooledConvolutionSpec& spec) {
   PoolSpec pool = spec.pool();
   pool.relu = ops.pools_relu() && spec.convolution.activation == Activation::kRelu;
   return pool;
 }
 
-// The workspace: the values between both kernels, their gradients, the pool's own.
+// Holds the parts of the workspace: the values between both kernels, their gradients, and the
+// pool's own.
 struct Parts {
-  Tensor values, gradients;  // of the rows of the call
+  Tensor values, gradients;  // rows of the call
   std::byte* pool;
-  std::size_t bytes;  // of the whole workspace
+  std::size_t bytes;  // size of the whole workspace
 
   Parts(Ops& ops, const PooledConvolutionSpec& spec, const PooledConvolutionMemory& memory,
         std::size_t rows) {

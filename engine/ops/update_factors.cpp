@@ -10,13 +10,13 @@
 namespace lockstep::engine {
 namespace {
 
-// Whether all gradients are finite, too, of which their sums of squares tell.
+// `finite` tells whether all gradients are finite, according to their sums of squares.
 struct Found {
   double scale = 1;
   bool finite = true;
 };
 
-// No sum: of numbers that are finite it need not be.
+// Checks each block without summing, because the sum of finite numbers may overflow.
 Found look_at_blocks(const FactorArguments& a) {
   const auto all = std::span(a.squares, a.blocks);
   return {1, std::ranges::all_of(all, [](double squares) { return std::isfinite(squares); })};

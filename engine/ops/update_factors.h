@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
-// What the updates of a step need of all its gradients, found once, before the first weight
-// changes: from the sums of squares of all gradients, which every rank has in the same order, so
-// that all ranks find the same bits. It lies in memory that kernels reach, and is read there by
-// updates (engine/ops/reduce.h), so that on a device with a queue nobody waits for it.
+// Values that the updates of a step need of all gradients. They are computed once, before the first
+// weight changes, from sums of squares. Every rank has these in the same order, so all ranks get
+// the same bits. The values lie in memory that kernels access, and updates (engine/ops/reduce.h)
+// read them there, so the host does not wait for them on a device with a queue.
 //
-// Squares. Of each kBlock elements of the arena one number, in the arena's order; where the rule
-// needs norms of layers two for each part (what a segment has in one block), of the gradients and
-// of the weights, those of a part at 2 (block + segment). They are added in this order.
+// Squares: one number per kBlock elements of the arena, in the arena's order. If the rule needs
+// norms of layers: two per part (a segment's elements in one block), of the gradients and of the
+// weights, at 2 (block + segment). They are added in this order.
 //
-// Found is, with s the loss scale of the step:
-//   scale       min(1, clip / (|g| / s + 1e-12)) / s, and 1 / s where nothing is clipped
-//   local rates of lars, of the squares of g divided by s^2 (engine/ops/update_rule.h)
-//   skipped     where the loss scale is dynamic: whether any gradient is not finite
-//
-// Threads: as the reductions that they stand between. Plain data; whoever took the memory owns it.
+// The results are, with s the loss scale of the step:
+//   scale       min(1, clip / (|g| / s + 1e-12)) / s, or 1 / s without clipping
+//   local rates for lars, from the squares of g divided by s^2 (engine/ops/update_rule.h)
+//   skipped     with a dynamic loss scale: whether any gradient is not finite
+// Threads: as for the reductions around it. Plain data; the code that allocates the memory owns it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -25,22 +24,22 @@
 namespace lockstep::engine {
 
 struct UpdateFactors {
-  double scale = 1;          // of the gradients
-  std::int64_t updates = 0;  // before this one: steps that were not skipped
+  double scale = 1;          // factor of the gradients
+  std::int64_t updates = 0;  // earlier steps that were not skipped
   bool skipped = false;      // nothing changes
 };
 
-// Of a dynamic loss scale all that goes on from step to step. The same on all ranks.
+// State of a dynamic loss scale, kept from step to step. It is the same on all ranks.
 struct LossScaleState {
-  double scale = 1;           // of the next step's losses
-  std::int64_t good = 0;      // steps since it changed, all of finite gradients
-  std::int64_t skipped = 0;   // steps that were, of the whole run ...
-  std::int64_t in_a_row = 0;  // ... and of the last ones
+  double scale = 1;           // for the next step
+  std::int64_t good = 0;      // steps with finite gradients since it changed
+  std::int64_t skipped = 0;   // skipped steps of the whole run
+  std::int64_t in_a_row = 0;  // latest consecutive skipped steps
   bool operator==(const LossScaleState&) const = default;
 };
 
-// After a step. A scale that has fallen below LossScaling::kLeast falls no further: the run is to
-// be ended.
+// Returns the state after a step. A scale that has fallen below LossScaling::kLeast falls no
+// further; the caller must then end the run.
 constexpr LossScaleState after_step(LossScaleState state, bool finite, const LossScaling& rule) {
   if (!finite) {
     state.good = 0;
@@ -56,33 +55,33 @@ constexpr LossScaleState after_step(LossScaleState state, bool finite, const Los
   return state;
 }
 
-// Where all of it lies, one behind the other in one block of memory.
+// Pointers to the parts of one contiguous block of memory.
 struct UpdateMemory {
   UpdateFactors* factors = nullptr;
   LossScaleState* loss_scale = nullptr;
-  UpdateSegment* segments = nullptr;  // what the updates are told of them, for lars
-  double* local_rates = nullptr;      // of each segment
+  UpdateSegment* segments = nullptr;  // for lars
+  double* local_rates = nullptr;      // one per segment
   static std::size_t bytes(std::size_t segments);
   static UpdateMemory in(std::byte* memory, std::size_t segments);
-  // What stands there before the first step, in memory of the host.
+  // Writes the initial values; requires host memory.
   void begin(const UpdateRule& rule, std::span<const UpdateSegment> all) const;
 };
 
 struct FactorArguments {
-  const UpdateRule* rule = nullptr;  // that needs something
-  const StepState* state = nullptr;  // the step, and the loss scale where it is not dynamic
+  const UpdateRule* rule = nullptr;  // must need something (UpdateRule::needs)
+  const StepState* state = nullptr;  // step, and loss scale unless dynamic
   const double* squares = nullptr;
-  std::size_t blocks = 0;    // of the arena: kFiniteness, kGlobalNorm
+  std::size_t blocks = 0;    // kFiniteness, kGlobalNorm: blocks of the arena
   std::size_t segments = 0;  // kLayerNorms
   UpdateMemory memory = {};
 };
 
-// The squares of a part of the gradients; behind them those of the weights.
+// Returns the index of the squares of a part's gradients; those of its weights follow.
 constexpr std::size_t squares_of_part(std::size_t block, std::size_t segment) {
   return 2 * (block + segment);
 }
 
-// On the host, in its memory. Cost: a load and an addition for each of the squares.
+// Computes the factors on the host, in its memory. Cost: a load and an addition per square.
 void find_factors(const FactorArguments& arguments);
 
 }  // namespace lockstep::engine

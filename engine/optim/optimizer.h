@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An optimizer as the user names it: a base rate, its course, and the rule that kernels get. A
-// value; owns nothing. What it keeps per weight belongs to the strategy.
+// An optimizer as the user names it: a base rate, its schedule, and the rule for kernels. A value;
+// owns nothing. The strategy holds the state of each weight.
 #pragma once
 #include <string>
 #include <string_view>
@@ -22,7 +22,7 @@ struct SgdOptions {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
-  bool decay_all = false;  // else biases, and scale and shift of normalisations, do not decay
+  bool decay_all = false;  // false: biases and normalization parameters do not decay
   double clip_norm = 0;    // 0: none
   Schedule schedule = {};
 };
@@ -34,11 +34,11 @@ struct AdamOptions {
   double clip_norm = 0;
   Schedule schedule = {};
 };
-// Large batches: each weight (a convolution's, a dense layer's) has a rate in proportion to its own
-// norm over its gradient's, so that no layer moves too far; biases and normalisations take the rate
-// as it is, and do not decay. The norms are known when all gradients are summed: the update is
-// separate from the all-reduce. There is no clipping: a gradient that is too long is made short
-// layer by layer.
+// LARS, for large batches, gives each weight (of a convolution or a dense layer) a rate in
+// proportion to its norm over its gradient's norm. So no layer moves too far. Biases and
+// normalizations take the rate unchanged and do not decay. The norms are known only when all
+// gradients are summed, so the update is separate from the all-reduce. There is no clipping,
+// because long gradients are shortened layer by layer.
 struct LarsOptions {
   double rate = 1;
   double momentum = 0.9;
@@ -47,11 +47,10 @@ struct LarsOptions {
   double epsilon = 0;
   Schedule schedule = {};
 };
-// All throw Error(kInvalid) naming the option that makes no sense (negative rate, momentum >= 1,
-// ...).
+// All throw Error(kInvalid) that names an invalid option (negative rate, momentum >= 1, ...).
 Optimizer sgd(SgdOptions options = {});
 Optimizer adam(AdamOptions options = {});
-Optimizer adamw(AdamOptions options = {});  // weight_decay apart from the gradient
+Optimizer adamw(AdamOptions options = {});  // decoupled weight_decay
 Optimizer lars(LarsOptions options = {});
 
 }  // namespace lockstep::engine::optim

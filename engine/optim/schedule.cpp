@@ -11,7 +11,7 @@
 namespace lockstep::engine::optim {
 namespace {
 
-// All of `text` as a number, or an error that names the option.
+// Returns all of `text` as a number; throws an error that names the option.
 template <class T>
 T number_of(std::string_view option, std::string_view text) {
   T value{};
@@ -43,8 +43,9 @@ void set_option(Schedule& schedule, std::string_view option) {
 
 }  // namespace
 
-// In warm-up the rate of step s is (s + 1) / warm_up of the base: the first step does something,
-// the last one has it all. After it, `part` goes from 0 to 1 at the last step of the run.
+// During warm-up, the rate of step s is (s + 1) / warm_up of the base: the first step has an
+// effect, and the last one has the full rate. After it, `part` grows from 0 to 1 at the end of the
+// run.
 double Schedule::rate(double base, std::int64_t step, std::int64_t steps) const {
   if (step < warm_up) return base * double(step + 1) / double(warm_up);
   if (kind == Kind::kConstant) return base;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Which stretches of the arena of gradients an optimizer treats alike: those that decay and those
-// that do not, and for an optimizer that needs norms of layers each weight by itself. A pure
-// function of the layout, which is the same on all ranks, so that an element is updated alike
-// however the arena is sliced.
+// Segments of the gradient arena that an optimizer treats alike: those that decay and those that do
+// not, or each weight by itself if the optimizer needs norms of layers. A pure function of the
+// layout, which is the same on all ranks. An element is therefore updated alike however the arena
+// is sliced.
 #pragma once
 #include <vector>
 
@@ -11,11 +11,11 @@
 
 namespace lockstep::engine {
 
-// Whether the rule's weight decay is of this parameter.
+// Returns whether the rule's weight decay applies to this parameter.
 bool decays(const UpdateRule& rule, const Parameter& parameter);
 
-// Up to the end of what is trainable, the padding behind a parameter with it. None: all are alike,
-// and decay.
+// Returns segments up to the end of the trainable parameters; padding belongs to the parameter
+// before it. Returns none if all are alike and decay.
 std::vector<UpdateSegment> update_segments(const UpdateRule& rule,
                                            const std::vector<Parameter>& layout,
                                            std::size_t trainable);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reference: batch normalisation, as the formulas of engine/ops/batch_norm.h say.
+// Reference: batch normalization by the formulas of engine/ops/batch_norm.h.
 #pragma once
 #include <algorithm>
 
@@ -50,7 +50,7 @@ void ReferenceOps<T>::batch_norm_forward(const StepState* state, const BatchNorm
   }
 }
 
-// The gradient of what goes into the activation.
+// Returns the gradient of the activation's input.
 template <class T>
 double passed(const BatchNormSpec& s, const BatchNormBackward& a, std::size_t row, std::size_t i) {
   const double dy = double(a.dy.as<T>()[row * s.columns() + i]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reference: convolution layers. With r a row, (oy, ox) a place of the output, f a filter, (ky, kx)
-// a place of the kernel, c a channel, and (iy, ix) = (oy, ox) * stride + (ky, kx) - padding:
+// Reference: convolution layers. With r a row, (oy, ox) a position in the output, f a filter, (ky,
+// kx) one in the kernel, c a channel, and (iy, ix) = (oy, ox) * stride + (ky, kx) - padding:
 //   y[r][oy][ox][f] = activation(sum over ky, kx, c of x[r][iy][ix][c] w[f][ky][kx][c] + b[f])
 #pragma once
 #include <vector>
@@ -18,8 +18,7 @@ void each_product(const ConvolutionSpec& s, std::size_t rows, Visit visit) {
     for (std::size_t oy = 0; oy < s.output_height(); ++oy) {
       for (std::size_t ox = 0; ox < s.output_width(); ++ox) {
         for (std::size_t ky = 0; ky < s.kernel_height; ++ky) {
-          const std::size_t iy =
-              oy * s.stride + ky - s.padding;  // wraps where it is above the image
+          const std::size_t iy = oy * s.stride + ky - s.padding;  // wraps above the image
           if (iy >= s.height) continue;
           for (std::size_t kx = 0; kx < s.kernel_width; ++kx) {
             const std::size_t ix = ox * s.stride + kx - s.padding;

@@ -7,7 +7,7 @@
 
 namespace lockstep::engine {
 
-// What goes back through y = max(0, ...): nothing where y was cut.
+// Returns the gradient that passes through y = max(0, ...): zero if y was cut.
 template <class T>
 double through(Activation activation, T y, T dy) {
   return activation == Activation::kRelu && !(y > 0) ? 0.0 : double(dy);
@@ -18,7 +18,7 @@ double activated(Activation activation, double sum) {
   return activation == Activation::kRelu && sum < 0 ? 0.0 : sum;
 }
 
-// Writes a gradient, or adds it to what is there.
+// Writes a gradient, or adds it to the one there.
 template <class T>
 void deposit(T* place, double gradient, bool accumulate) {
   *place = T(accumulate ? double(*place) + gradient : gradient);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reference: losses. Of softmax the largest logit is taken off first, so that nothing overflows;
-// the loss of a row is log(sum of exp(logit)) - logit of its class. Smoothed, the mean of all
-// logits takes its part in the place of that logit.
+// Reference: losses. Softmax subtracts the largest logit first, so that nothing overflows. The loss
+// of a row is log(sum of exp(logit)) - logit of its class. With label smoothing, (1 - smoothing)
+// times that logit plus smoothing times the mean logit replaces it.
 #pragma once
 #include <cmath>
 
@@ -11,7 +11,7 @@
 
 namespace lockstep::engine {
 
-// The place of the largest of `count` numbers, the first of equals.
+// Returns the index of the largest of `count` numbers (ties: the first).
 template <class T>
 std::size_t first_largest(const T* numbers, std::size_t count) {
   std::size_t best = 0;
@@ -61,7 +61,7 @@ void ReferenceOps<T>::softmax_cross_entropy(const StepState* state, double smoot
     const std::size_t found = first_largest(from, classes);
     const double largest = double(from[found]);
     const double sum = sum_of_powers(from, classes, largest);
-    double below = double(from[wanted]) - largest;  // of the wanted distribution, the mean
+    double below = double(from[wanted]) - largest;  // mean under the target distribution
     if (smoothing > 0) {
       double all = 0;
       for (std::size_t c = 0; c < classes; ++c) all += double(from[c]) - largest;

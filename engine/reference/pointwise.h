@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reference: kernels that go element by element.
+// Reference: element-wise kernels.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace lockstep::engine {
 
-// The elements of the rows in use, after a look whether all operands are alike.
+// Returns the number of elements in use. Checks that all operands have the same type and columns.
 inline std::size_t elements_in_use(const StepState* state, DType dtype,
                                    std::initializer_list<Tensor> batches) {
   const std::size_t rows = rows_in_use(state, batches);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reference: pools. The workspace of a max pool holds for each output the number (in its row) of
-// the input that won; an average pool needs none.
+// Reference: pools. The workspace of a max pool holds the index of the winning input (in its row)
+// for each output; an average pool needs none.
 #pragma once
 #include <cmath>
 #include <vector>
@@ -10,14 +10,14 @@
 
 namespace lockstep::engine {
 
-// Calls visit(output, input), numbers of elements in a row, for each place of each window that lies
-// on the image, windows and places row by row.
+// Calls visit(output, input), indices of elements in a row, for each position inside the image of
+// each window. Windows and positions are visited row by row.
 template <class Visit>
 void each_place(const PoolSpec& s, Visit visit) {
   for (std::size_t oy = 0; oy < s.output_height(); ++oy) {
     for (std::size_t ox = 0; ox < s.output_width(); ++ox) {
       for (std::size_t ky = 0; ky < s.kernel_height; ++ky) {
-        const std::size_t iy = oy * s.stride + ky - s.padding;  // wraps where it is above the image
+        const std::size_t iy = oy * s.stride + ky - s.padding;  // wraps above the image
         if (iy >= s.height) continue;
         for (std::size_t kx = 0; kx < s.kernel_width; ++kx) {
           const std::size_t ix = ox * s.stride + kx - s.padding;
@@ -58,7 +58,7 @@ void ReferenceOps<T>::pool_forward(const StepState* state, const PoolSpec& spec,
       const bool first = places[output]++ == 0;
       sums[output] += double(value);
       if (spec.kind == PoolKind::kAverage) return;
-      // A number that is none wins over all numbers, so that it is seen further on.
+      // NaN wins over all numbers, so that it stays visible.
       const bool wins = value > to[output] || (std::isnan(value) && !std::isnan(to[output]));
       if (first || wins) {
         to[output] = value;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Reference: the arithmetic of collectives. Sources are added in their own type, those of 16 bits
-// in float32, as the balanced tree that reduce.h (engine/ops) promises; what follows the sum is
-// done in double precision, for those of 16 bits in float32. It works on all types, whatever the
-// type of the device's tensors.
+// Reference: the arithmetic of collectives. Sources are added in their own type, 16-bit types in
+// float32, as the balanced tree that engine/ops/reduce.h specifies. The epilogue is computed in
+// double precision, for 16-bit types in float32. All types are supported, whatever the type of the
+// device's tensors.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -17,11 +17,11 @@
 
 namespace lockstep::engine {
 
-// In which T is computed.
+// Names the type in which T is computed.
 template <class T>
 using Computed = std::conditional_t<sizeof(T) == 2, float, T>;
 
-// Integers wrap around, as unsigned ones do.
+// Makes integers wrap around, as unsigned ones do.
 template <class T>
 struct Wrapping {
   using Type = T;
@@ -35,7 +35,7 @@ struct Wrapping<T> {
 template <class T>
 T combined(ReduceOp op, T a, T b) {
   using W = typename Wrapping<T>::Type;
-  const bool none = b != b;  // a number that is none wins over all numbers
+  const bool none = b != b;  // NaN wins over all numbers
   switch (op) {
     case ReduceOp::kSum:
       return T(W(a) + W(b));
@@ -49,7 +49,7 @@ T combined(ReduceOp op, T a, T b) {
   broken("a reduction that does not exist");
 }
 
-// Element i of all sources.
+// Returns the reduction of element i over all sources.
 template <class T>
 Computed<T> tree(ReduceOp op, std::span<const std::byte* const> from, std::size_t i) {
   if (from.size() == 1) return reinterpret_cast<const T*>(from[0])[i];
@@ -58,8 +58,8 @@ Computed<T> tree(ReduceOp op, std::span<const std::byte* const> from, std::size_
                                tree<T>(op, from.subspan(half), i));
 }
 
-// The new weight of element i from its gradient, by the formulas of update_rule.h. T: of the slots
-// and of the old weights.
+// Returns the new weight of element i from its gradient, by the formulas of update_rule.h. T is the
+// type of the slots and the old weights.
 template <class T>
 double updated(const ReduceArguments& a, const std::byte* weights, std::size_t i, double gradient) {
   const UpdateRule& rule = *a.update.rule;
@@ -91,7 +91,7 @@ double updated(const ReduceArguments& a, const std::byte* weights, std::size_t i
   return weight - decay - rate * mhat / (std::sqrt(vhat) + rule.epsilon);
 }
 
-// Elements [first, first + count).
+// Reduces elements [first, first + count).
 template <class T>
 void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count) {
   std::array<T, kBlock> results{};
@@ -128,7 +128,7 @@ void reduce_blocks(const ReduceArguments& a) {
     reduce_block<T>(a, first, std::min(kBlock, a.count - first));
 }
 
-// Numbers of one type to the other.
+// Converts numbers from one type to the other.
 template <class From, class To>
 void convert(const ReduceArguments& a) {
   for (std::byte* to : a.to)

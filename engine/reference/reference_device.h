@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The device "reference:0": plain loops, sums in double precision, for float64, float32 and
-// bfloat16. It is the oracle of the tests and far too slow for anything else. No state; any thread.
+// bfloat16. It is the oracle of the tests and far too slow for anything else. No state;
+// thread-safe.
 #pragma once
 #include <memory>
 
@@ -12,7 +13,7 @@ namespace lockstep::engine {
 
 std::unique_ptr<Device> reference_device();
 
-// Kernels without a device; throws Error(kInvalid) for other types.
+// Returns kernels without a device. Throws Error(kInvalid) for other types.
 std::unique_ptr<Ops> reference_ops(DType dtype);
 
 }  // namespace lockstep::engine

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The reference kernels, one loop for each formula: T is the type of storage (float, double,
-// BFloat16), all arithmetic but that of `reduce` is double. What is stored as bfloat16 is rounded
-// to float32 first. Members are defined by subject in the headers beside this one, and instantiated
-// in reference_device.cpp. No state; any thread.
+// The reference kernels, one loop per formula. T is the type of storage (float, double, BFloat16);
+// all arithmetic except that of `reduce` is double. Values stored as bfloat16 are rounded to
+// float32 first. Members are defined by subject in the headers beside this one and instantiated in
+// reference_device.cpp. No state; thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -26,7 +26,7 @@ double event_time() {
   return double(std::chrono::duration_cast<std::chrono::milliseconds>(since).count()) / 1000;
 }
 
-// Whether the file's last byte is not the end of a line.
+// Returns whether a regular file does not end with a newline.
 bool ends_within_a_line(int file) {
   struct stat status {};
   char last = '\n';
@@ -63,8 +63,8 @@ EventLog::~EventLog() {
   if (file_ >= 0) ::close(file_);
 }
 
-// Who could read a FIFO as well would never learn that its reader has gone, so these are opened for
-// writing alone, which fails where nobody reads yet.
+// Opens a FIFO for writing only, because a process that can also read it never learns that its
+// reader has gone. This fails while nobody reads yet.
 void EventLog::open() {
   struct stat status {};
   fifo_ = ::stat(path_.c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
@@ -73,7 +73,7 @@ void EventLog::open() {
   fifo_ = fifo_ && (file_ >= 0 || errno == ENXIO);
 }
 
-// Whether nothing is held back any more; errno tells why not.
+// Returns whether no line is held any more; else errno has the reason.
 bool EventLog::flush() {
   if (held_.empty()) return true;
   if (file_ < 0) open();
@@ -93,7 +93,7 @@ bool EventLog::put(std::string_view text) {
     stream_->clear();
     stream_->write(text.data(), std::streamsize(text.size()));
     stream_->flush();
-    errno = EIO;  // streams do not say why
+    errno = EIO;  // streams give no reason
     return stream_->good();
   }
   if (held_.empty() && broken_line_) held_ += '\n';

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// What the replicas of this process do in a few steps of a fit, as timelines: layers, loss, input,
-// calls of the strategy, and what the strategy adds of its own (buckets, waits).
+// Timelines of the replicas of this process in a few steps of a fit: layers, loss, input, calls of
+// the strategy, and what the strategy adds (buckets, waits).
 //
 //   Profile profile(20);
 //   trainer.fit(data, {.profile = &profile});
 //   const std::string trace = chrome_trace(strategy, profile);   // trace.h
 //
-// Which steps: the first ten are left out, since caches and memory are not yet what they become;
-// fewer are, where the run has not so many. The same on all replicas.
+// The first ten steps are skipped, because caches and memory have not settled; fewer are skipped if
+// the run is too short. The steps are the same on all replicas.
 //
-// Outlives the fit. Threads: `timeline` from any, `records` too; `choose` before the replicas run.
+// Must outlive the fit. Any thread may call `timeline` and `records`; `choose` comes before the
+// replicas run.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -23,14 +24,14 @@ namespace lockstep::engine {
 class Profile {
  public:
   static constexpr std::int64_t kLeftOut = 10;                     // steps
-  static constexpr std::size_t kMostSpans = std::size_t(1) << 20;  // of a replica: 24 MiB
+  static constexpr std::size_t kMostSpans = std::size_t(1) << 20;  // per replica: 24 MiB
 
   explicit Profile(std::int64_t steps = 20);
   std::int64_t steps() const { return steps_; }
-  // A fit begins: its first step, and where it ends.
+  // Chooses the steps of a fit from its first step and its end.
   void choose(std::int64_t first, std::int64_t end);
   bool records(std::int64_t step) const { return step >= from_ && step < from_ + steps_; }
-  Timeline& timeline(int rank);  // made when asked for first
+  Timeline& timeline(int rank);  // created on the first request
   const std::map<int, std::unique_ptr<Timeline>>& timelines() const { return timelines_; }
 
  private:

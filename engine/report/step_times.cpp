@@ -10,10 +10,10 @@
 namespace lockstep::engine {
 namespace {
 
-constexpr double kFewSteps = 10;  // of which nothing is concluded
-constexpr double kMuch = 0.1;     // of a step: worth a word
+constexpr double kFewSteps = 10;  // too few for a conclusion
+constexpr double kMuch = 0.1;     // fraction of a step worth reporting
 
-// "0.31 ms", "12.5 ms", "1520 ms".
+// Returns "0.31 ms", "12.5 ms" or "1520 ms".
 std::string milliseconds(double seconds) {
   const double ms = seconds * 1e3;
   return fmt::format("{:.{}f} ms", ms, ms < 10 ? 2 : ms < 100 ? 1 : 0);

@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Where the time of a job's steps goes, by rank. In lockstep a slow rank makes all ranks slow, and
-// the length of a step is the same everywhere: who holds up the others is seen only in what a rank
-// does itself, its step without its waits. So each rank keeps both (StepClock), all ranks'
-// numbers come together (RankTimes), and these are told apart (StepTimes):
-//
-//   - the slowest rank: the one whose own work takes longest;
-//   - what the others wait for it: their waits, less the shortest that any rank has;
-//   - communication that nothing hides: of each step the shortest wait that any rank has, since who
-//     comes last waits for nobody. All ranks learn it with the sums of a later step
-//     (Totals::waited). What ranks wait that are late in turn, each in other steps, is no part of
-//     it.
-//
-// Between hosts, where messages take their time without a processor, the rest of the time in which
-// messages were under way is hidden. A message is under way for whoever waits for it from when it
-// could come, however late its sender is; so this time, too, is that of the rank that has least of
-// it in a step, who waits for nobody.
-//
-// Work on a bucket that a thread does while it waits for it counts as waiting. Medians over the
-// steps. Seconds.
+// Shows where the time of a job's steps goes, by rank. In synchronous training a slow rank slows
+// all, and a step takes equally long everywhere. A straggler shows only in its own work: its step
+// without its waits. Each rank records both (StepClock), all ranks' numbers are gathered
+// (RankTimes), and StepTimes has:
+//   - the slowest rank: the one with the longest work of its own;
+//   - the others' wait for it: their waits, less the shortest of any rank;
+//   - exposed communication: per step, the shortest wait of any rank, because the last rank waits
+//     for nobody. All ranks learn it with the sums of a later step (Totals::waited). It excludes
+//     waits for ranks that are late in turn, each in other steps.
+// Between hosts, messages need no processor, and the rest of their time in flight is hidden. For a
+// waiting rank a message is in flight from when it could arrive, however late its sender is. So
+// this time, too, is that of the rank with the least of it in a step, which waits for nobody. Work
+// on a bucket that a thread does while it waits for it counts as waiting. Medians over the steps,
+// in seconds.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -30,26 +25,26 @@
 
 namespace lockstep::engine {
 
-// One rank's steps.
+// Holds the times of one rank's steps.
 struct RankTimes {
   static constexpr std::size_t kNumbers = 11;
   double steps = 0;
   double step_p10 = 0, step = 0, step_p90 = 0, step_p99 = 0, step_most = 0;
-  double work = 0;      // of a step, without waits: median
-  double waited = 0;    // in a step: median
-  double messages = 0;  // under way to or from other hosts, in a step: median
-  // The same of the rank that has least of it in a step, messages of those that have any: medians,
-  // the same on all ranks.
+  double work = 0;      // work per step, without waits: median
+  double waited = 0;    // per step: median
+  double messages = 0;  // in flight to or from other hosts: median
+  // These are medians of the least value of any rank in a step (for messages, in steps that have
+  // any). They are the same on all ranks.
   double least_waited = 0, least_messages = 0;
-  std::array<double, kNumbers> numbers() const;                      // for others ...
-  static RankTimes from(std::span<const double, kNumbers> numbers);  // ... who read them
+  std::array<double, kNumbers> numbers() const;                      // sent to other ranks ...
+  static RankTimes from(std::span<const double, kNumbers> numbers);  // ... which read them
 };
 
-// What a rank's thread fills, step by step; allocates nothing.
+// Collects the times of a rank's thread, step by step; allocates nothing.
 class StepClock {
  public:
   void add(double seconds, double waited, double messages);
-  void add_least(double waited, double messages);  // of all ranks in a step, once it is known
+  void add_least(double waited, double messages);  // least of all ranks, once it is known
   RankTimes times() const;
 
  private:
@@ -59,20 +54,21 @@ class StepClock {
 struct StepTimes {
   std::vector<RankTimes> ranks = {};
   int slowest = 0;
-  double waited_for_slowest = 0;  // by the others, a step: median over them
-  double late_in_turn = 0;        // waits for ranks that are late in turn, a step, of every rank
-  double exposed = 0;             // communication that is not hidden, a step
-  double messages = 0;            // under way between hosts, a step: the shortest of any rank
+  double waited_for_slowest = 0;  // the others' wait per step: median
+  double late_in_turn = 0;        // every rank's wait per step for alternating stragglers
+  double exposed = 0;             // exposed communication per step
+  double messages = 0;            // in flight between hosts per step, shortest rank
 
-  // Whether communication takes longer than the slowest rank's work, in enough steps to say so.
+  // Returns whether communication takes longer than the slowest rank's work, in enough steps to say
+  // so.
   bool communication_bound() const;
-  // Of the time in which messages were under way, how much is hidden; none without messages.
+  // Returns the hidden part of the time in which messages were in flight; none without messages.
   std::optional<double> hidden_percent() const;
   std::string describe() const;  // a sentence for people
   std::string warning() const;   // what to do about communication; empty: nothing
 };
 
-// From the numbers of all ranks, kNumbers each; at least one rank.
+// Computes the times from the numbers of all ranks, kNumbers each; at least one rank.
 StepTimes step_times(std::span<const double> numbers);
 
 }  // namespace lockstep::engine

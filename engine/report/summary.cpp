@@ -24,7 +24,7 @@ void append(std::string& out, Number number) {
   out.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-// Protobuf's wire format: a key (field number, kind of value), then the value.
+// Protobuf's wire format has a key (field number and kind of value), and then the value.
 enum class Wire : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 void varint(std::string& out, std::uint64_t value) {
@@ -66,7 +66,7 @@ Summary::Summary(const std::string& folder, Log log) : log_(std::move(log)) {
   if (error) {
     fail(Code::kIo, "no summary can be written to the folder {}: {}", folder, error.message());
   }
-  // The name that TensorBoard looks for; a number where this process has made one in this second.
+  // TensorBoard looks for this name. The number separates files of one process in the same second.
   const std::string stem = fmt::format("{}/events.out.tfevents.{:010}.{}.{}", folder,
                                        std::int64_t(seconds_since_1970()), host_name(), getpid());
   for (int number = 0; file_ < 0; ++number) {
@@ -107,7 +107,7 @@ void Summary::begin(std::int64_t step) {
 
 void Summary::write(std::int64_t step, std::span<const Scalar> scalars) {
   begin(step);
-  record_.clear();  // the message Summary, until put
+  record_.clear();  // holds the message Summary until put
   for (const Scalar& scalar : scalars) {
     value_.clear();
     bytes(value_, kTag, scalar.tag);

@@ -21,7 +21,7 @@ void Timeline::tell(Profiler* profiler) {
   for (const Kind& kind : kinds_) name(kind, told_.emplace_back());
 }
 
-// "forward: conv1"; "step" where both are the same, or the name begins with the category.
+// Names a kind "forward: conv1", or just "step" if its name begins with the category.
 void Timeline::name(const Kind& kind, Told& told) {
   const bool once = kind.name.starts_with(kind.category);
   told.name = profiler_->name(once ? kind.name : kind.category + ": " + kind.name);

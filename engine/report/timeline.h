@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// What happened when, of one replica: spans of time in memory that is taken before the first of
-// them. A span is 24 bytes; `add` costs about 20 ns and allocates nothing. What no longer fits is
-// counted and left out.
+// A timeline of one replica: time spans in memory that is allocated before the first of them. A
+// span has 24 bytes; `add` costs about 20 ns and allocates nothing. Spans that do not fit are
+// counted and dropped.
 //
-// A profiler that looks at the process (engine/base/profiler.h) is told of the same marks, of all
-// steps: `begin` and `add` are the two ends of a range, which is pushed and popped where it is of
-// the computing lane, and may overlap others where it is of communication.
+// A profiler that observes the process (engine/base/profiler.h) receives the same spans, of all
+// steps: `begin` and `add` are the two ends of a range. Ranges of the computing lane are pushed and
+// popped; ranges of communication may overlap others.
 //
-// Threads: `begin`, `add` and `records` from any thread, but both ends of a computing span from
-// one; all else from the replica's own. Spans are read when all who add have ended (after
+// Threads: any thread calls `begin`, `add` and `records`, but the same one for both ends of a
+// computing span; the replica's own calls the rest. Read spans after all that add have ended (after
 // Strategy::run).
 #pragma once
 #include <atomic>
@@ -26,13 +26,14 @@ namespace lockstep::engine {
 
 class Timeline {
  public:
-  // Spans of the computing lane nest, since one thread makes them; those of communication overlap.
+  // Spans of the computing lane are nested, because one thread makes them; spans of communication
+  // overlap.
   enum class Lane : std::uint8_t { kComputing, kCommunication };
   struct Kind {
     Lane lane = Lane::kComputing;
     std::string category = {};   // "forward"
     std::string name = {};       // "conv1"
-    std::string arguments = {};  // what else is to be said, a JSON object; empty: nothing
+    std::string arguments = {};  // further members, a JSON object, or empty
   };
   struct Span {
     int kind = 0;
@@ -44,51 +45,53 @@ class Timeline {
 
   explicit Timeline(int rank) : rank_(rank) {}
   int rank() const { return rank_; }
-  // Null: nobody. It outlives the timeline. Before the first span.
+  // Sets the profiler; null removes it. It must outlive the timeline. Call it before the first
+  // span.
   void tell(Profiler* profiler);
-  // The kind of this lane, category and name: finds it, or adds it. Before the first span.
+  // Returns the kind with this category and name, or adds it. Call it before the first span.
   int kind(Kind kind);
-  // Takes the memory, once; later calls do nothing.
+  // Allocates the memory, once; later calls do nothing.
   void reserve(std::size_t spans, std::size_t steps);
 
-  // What begins from now on is recorded, as part of this step.
+  // Records spans that begin from now on, as part of this step.
   void begin_step(std::int64_t step);
-  // What begins from now on is not; what has begun still is, when it ends.
+  // Stops recording spans that begin from now on. A span that has begun is still recorded at its
+  // end.
   void end_steps();
   bool records() const { return begin_.load(std::memory_order_relaxed) < kNever && !ended(); }
-  // Whether it is of use that spans are added.
+  // Returns whether added spans have a use.
   bool wanted() const { return profiler_ != nullptr || records(); }
-  // A span of this kind begins, for the profiler alone: `number`, if there is one, stands behind
-  // its name. Each is ended by `add`.
+  // Begins a span of this kind, for the profiler only; `number`, unless negative, follows its name.
+  // `add` ends each of them.
   void begin(int kind, std::int64_t number = -1);
   void add(int kind, Clock::time_point begin, Clock::time_point end);
-  // For the profiler: what has begun, and nobody will add.
+  // Ends, for the profiler, the spans that have begun and that nobody will add.
   void end_ranges();
 
   const std::vector<Kind>& kinds() const { return kinds_; }
   const std::vector<Step>& steps() const { return steps_; }
-  std::vector<Span> spans() const;  // by begin; of two that begin at once the longer one first
+  std::vector<Span> spans() const;  // by begin, then the longer ones first
   std::size_t left_out() const;     // spans that did not fit
 
  private:
   static constexpr std::int64_t kNever = INT64_MAX;
-  // What the profiler knows of a kind.
+  // Holds what the profiler knows about a kind.
   struct Told {
     Profiler::Name name;
-    std::atomic<std::uint64_t> range{0};  // of communication, in flight; 0: none
+    std::atomic<std::uint64_t> range{0};  // communication in flight; 0: none
   };
   bool ended() const { return end_.load(std::memory_order_relaxed) < kNever; }
   void name(const Kind& kind, Told& told);
   int rank_;
   std::vector<Kind> kinds_;
   Profiler* profiler_ = nullptr;
-  std::deque<Told> told_;                                     // by kind, where there is a profiler
-  std::atomic<int> pushed_{0};                                // ranges of the computing lane
+  std::deque<Told> told_;                                     // by kind, if there is a profiler
+  std::atomic<int> pushed_{0};                                // open ranges of the computing lane
   std::map<std::pair<std::string, std::string>, int> index_;  // by category and name
   std::vector<Span> spans_;
   std::vector<Step> steps_;
   std::atomic<std::size_t> used_{0};
-  std::atomic<std::int64_t> begin_{kNever}, end_{kNever};  // of the stretch that is recorded
+  std::atomic<std::int64_t> begin_{kNever}, end_{kNever};  // begin and end of the recorded interval
 };
 
 }  // namespace lockstep::engine

@@ -25,7 +25,7 @@ std::string metadata(int pid, int tid, const char* what, const std::string& argu
                      argument);
 }
 
-// The step in which a span begins.
+// Returns the step in which a span begins, or -1.
 std::int64_t step_at(const std::vector<Timeline::Step>& steps, std::int64_t begin) {
   const auto after = std::upper_bound(
       steps.begin(), steps.end(), begin,
@@ -33,7 +33,7 @@ std::int64_t step_at(const std::vector<Timeline::Step>& steps, std::int64_t begi
   return after == steps.begin() ? -1 : std::prev(after)->number;
 }
 
-// `{"step":3}`, and the kind's own members behind it.
+// Returns `{"step":3}` with the kind's own members appended.
 std::string arguments(const Timeline::Kind& kind, std::int64_t step) {
   const std::string own = kind.arguments.size() > 2 ? "," + kind.arguments.substr(1) : "}";
   return fmt::format(R"({{"step":{}{})", step, own);
@@ -49,7 +49,7 @@ std::string trace_events(const Timeline& timeline, std::int64_t shift, const std
       metadata(pid, 0, "process_sort_index", fmt::format("\"sort_index\":{}", pid)),
       metadata(pid, 0, "thread_name", R"("name":"computing")")};
   std::vector<std::string> events;
-  std::vector<std::int64_t> free_at;  // of each lane of communication
+  std::vector<std::int64_t> free_at;  // one per communication lane
   for (const Timeline::Span& span : timeline.spans()) {
     const Timeline::Kind& kind = kinds[std::size_t(span.kind)];
     int tid = 0;

@@ -4,8 +4,8 @@
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 //
 // A replica is a process of the trace (pid: its rank). Lane 0 is its computing thread, where spans
-// nest; what communication has in flight takes as many lanes above as it needs, so that no two
-// spans of a lane overlap. Times are in microseconds since the first span of all.
+// nest. Communication in flight takes as many lanes above as it needs, so that no two spans of a
+// lane overlap. Times are in microseconds since the first span of all.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,10 +15,10 @@
 
 namespace lockstep::engine {
 
-// The events of one replica, a line each, with commas between; `shift` nanoseconds are added to its
-// times. `replica`: what people read as its name.
+// Returns the events of one replica, one per line, separated by commas. Adds `shift` nanoseconds to
+// its times. `replica`: its name for people.
 std::string trace_events(const Timeline& timeline, std::int64_t shift, const std::string& replica);
-// The whole file: the events of all replicas.
+// Returns the whole file: the events of all replicas.
 std::string trace_document(const std::vector<std::string>& events);
 
 }  // namespace lockstep::engine

@@ -75,7 +75,7 @@ std::vector<std::string> describe_memory(std::span<Device* const> devices) {
   for (std::size_t i = 0; i < devices.size(); ++i) {
     if (std::find(devices.begin(), devices.begin() + std::ptrdiff_t(i), devices[i]) !=
         devices.begin() + std::ptrdiff_t(i))
-      continue;  // several replicas are on it
+      continue;  // several replicas use it
     if (const auto memory = cuda_memory(*devices[i]))
       lines.push_back(
           fmt::format("{}: at most {:.1f} MiB of its memory were used by buffers, of {:.1f} MiB "

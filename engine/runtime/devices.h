@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// All devices of this machine; this file's source is the only place that knows every kind.
+// All devices of this machine. Only this file's source knows every kind of device.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -16,46 +16,47 @@
 namespace lockstep::engine {
 
 struct DeviceOptions {
-  double memory_fraction = 0.95;  // of a GPU's memory that is free when it is first used
-  std::size_t memory_bytes = 0;   // of a GPU at most, whatever the fraction allows; 0: what that is
-  bool tf32 = true;               // of a GPU: products of float32 with 10 bits of mantissa
-  // Of a GPU: kernels of cuDNN that are timed for each shape of a convolution. To build one takes
-  // milliseconds, or half a second where the library compiles it.
+  // The part of each GPU's free memory, measured at its first use, that may be used.
+  double memory_fraction = 0.95;
+  std::size_t memory_bytes = 0;  // limit per GPU; 0: only the fraction
+  bool tf32 = true;              // GPUs: float32 products with 10 mantissa bits
+  // GPUs: cuDNN kernels that are timed for each shape of a convolution. Building one takes
+  // milliseconds, or half a second if the library compiles it.
   std::size_t plan_candidates = 8;
-  // Of a GPU: the folder in which is kept what was found the fastest kernel; empty: nothing is
-  // kept.
+  // GPUs: the folder that caches which kernels were fastest; empty: no cache.
   std::filesystem::path plan_cache = {};
-  Log log = Log();  // warnings about what is kept there
+  Log log = Log();  // receives warnings about the cache
 };
 
-// The best for everybody first: cpu:0, then reference:0. Owned by the caller; outlives everything
-// made by them. Costs nothing.
+// Returns cpu:0, then reference:0, the best for general use first. The caller owns them; they must
+// outlive everything made by them. Costs nothing.
 std::vector<std::unique_ptr<Device>> host_devices();
 
-// These, and behind them the GPUs that can be used: cuda:0, cuda:1, ... in the driver's order,
-// which CUDA_VISIBLE_DEVICES says. Opening the driver costs a tenth of a second or more.
+// Returns the host's devices, then the usable GPUs: cuda:0, cuda:1, ... in the driver's order,
+// which follows CUDA_VISIBLE_DEVICES. Opening the driver takes a tenth of a second or more.
 std::vector<std::unique_ptr<Device>> all_devices(const DeviceOptions& options = {});
 
-// Throws Error(kInvalid) with a list of what there is, and of GPUs with the reason why not.
+// Returns the device with this id. Throws Error(kInvalid) with a list of the devices; for GPUs it
+// says why there are none.
 Device& find(std::span<const std::unique_ptr<Device>> devices, const DeviceId& id);
 
-// Why the device cannot be used, found by a small sum on it; empty where it computes that. Takes as
-// long as opening its libraries.
+// Returns why the device cannot be used, or an empty string if it computes a small sum correctly.
+// Takes as long as opening the device's libraries.
 std::string fault_of(Device& device);
 
-// For people, of those with memory of their own that this process has used: how much at most, and
-// of how much that it might have used, a line each.
+// Returns readable lines, one per device with memory of its own that this process has used: the
+// most memory used, and the limit.
 std::vector<std::string> describe_memory(std::span<Device* const> devices);
 
-// For people, a line each: the driver, then each GPU or that there is none; or only why there is no
-// driver.
+// Returns readable lines: the driver, then each GPU or a note that there is none. If there is no
+// driver, it returns only the reason.
 std::vector<std::string> describe_gpus();
 
-// The libraries that GPUs compute with, found or missing, whether there is a driver or not; empty
-// if kernels for GPUs were left out of this build. Opens them.
+// Returns the libraries that GPUs compute with, found or missing, whether or not there is a driver;
+// empty if this build has no GPU kernels. Opens them.
 std::vector<LibraryFinding> gpu_libraries();
 
-// How the GPUs that can be used are linked; empty where there are none.
+// Returns how the usable GPUs are linked; empty if there are none.
 GpuTopology gpu_topology();
 
 }  // namespace lockstep::engine

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The profiler that looks at this process, of whatever kind; this file's source is the only place
-// that knows every kind.
+// The profiler that observes this process. Only this file's source knows every kind of profiler.
 #pragma once
 #include <memory>
 
@@ -8,7 +7,7 @@
 
 namespace lockstep::engine {
 
-// Null: there is none. Any thread; looks at the environment once a process.
+// Returns null if there is none. Thread-safe; reads the environment once per process.
 std::unique_ptr<Profiler> profiler();
 
 }  // namespace lockstep::engine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Plain views of device memory: element type, extents, ranges of an arena. They own nothing, are
-// trivially copyable, and cost what their few words cost. The owner is a `Buffer` elsewhere.
+// trivially copyable and cost a few words. A `Buffer` elsewhere owns the memory.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace lockstep::engine {
 
-// The two of 16 bits are stored, and added by collectives; arithmetic is done in float32.
+// The 16-bit types are for storage, and collectives add them; arithmetic uses float32.
 enum class DType : std::uint8_t { kFloat32, kFloat64, kInt32, kInt64, kFloat16, kBFloat16 };
 inline constexpr std::array kDTypes{DType::kFloat32, DType::kFloat64, DType::kInt32,
                                     DType::kInt64,   DType::kFloat16, DType::kBFloat16};
@@ -22,12 +22,12 @@ std::size_t size_of(DType type);        // bytes of one element
 std::string_view name(DType type);      // "float32"
 DType dtype_of(std::string_view name);  // throws Error(kInvalid) for an unknown name
 bool is_integer(DType type);
-// In which numbers of a type are added and updated: float32 for those of 16 bits, else the same.
+// Returns the type for sums and updates: float32 for the 16-bit types, else the type itself.
 DType computed_in(DType type);
-// Element i of an array of `type`, any of them; of 64-bit integers the nearest double.
+// Returns element i of an array of any `type`; a 64-bit integer as the nearest double.
 double number_at(const std::byte* data, DType type, std::size_t i);
 
-// Of a C++ type: dtype_of<float>() is kFloat32.
+// Returns the DType of a C++ type: dtype_of<float>() is kFloat32.
 template <class T>
 constexpr DType dtype_of() = delete;
 template <>
@@ -55,8 +55,8 @@ constexpr DType dtype_of<BFloat16>() {
   return DType::kBFloat16;
 }
 
-// Extents, slowest first; up to four. Layers speak of shapes without the batch; a Tensor of a batch
-// has its rows in front: [rows, height, width, channels].
+// Holds up to four extents, slowest first. Layers describe shapes without the batch; the Tensor of
+// a batch has its rows in front: [rows, height, width, channels].
 class Shape {
  public:
   static constexpr std::size_t kMaxRank = 4;
@@ -75,7 +75,7 @@ class Shape {
 };
 std::string to_string(const Shape& shape);  // "28x28x1"; "scalar" for rank 0
 
-// Elements [begin, end) of an arena, of a data set, of a batch.
+// Covers elements [begin, end) of an arena, a data set or a batch.
 struct Range {
   std::size_t begin = 0, end = 0;
   std::size_t size() const { return end - begin; }
@@ -85,7 +85,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// A row-major view. data == nullptr: "not wanted" (a gradient nobody reads, an absent bias).
+// Is a row-major view. data == nullptr means "not wanted" (an unread gradient, an absent bias).
 struct Tensor {
   std::byte* data = nullptr;
   Shape shape;
@@ -101,7 +101,7 @@ struct Tensor {
   }
 };
 
-// Rows [first, first + count) of a batch; of nothing, nothing.
+// Returns rows [first, first + count) of a batch; an empty tensor stays empty.
 Tensor rows_of(Tensor batch, std::size_t first, std::size_t count);
 
 }  // namespace lockstep::engine

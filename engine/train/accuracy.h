@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The part of right answers of a replica's loss; NaN where the loss counts none.
+// The fraction of correct answers of a replica's loss; NaN if the loss does not count them.
 #pragma once
 #include <limits>
 

@@ -26,7 +26,8 @@ void append_scores(const Tensor& outputs, const Tensor& target, std::size_t rows
   }
 }
 
-// By ranks (Hanley and McNeil 1982): each positive example counts the negative ones below it.
+// Computes the area from ranks (Hanley and McNeil 1982): each positive example counts the negative
+// ones below it.
 double area_under_curve(std::vector<ScoredExample> scores) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   if (std::ranges::any_of(scores, [](const auto& s) { return std::isnan(s.score); })) return kNone;

@@ -15,16 +15,16 @@
 namespace lockstep::engine {
 namespace {
 
-constexpr std::size_t kTop = 5;        // of the largest outputs
+constexpr std::size_t kTop = 5;        // largest outputs
 constexpr double kBetweenVotes = 0.1;  // seconds, on the slowest replica
 
-// Right answers among the rows in use; 0 where the loss counts none.
+// Returns the correct answers among the rows in use; 0 if the loss does not count them.
 double count_correct(Replica& r) {
   const Tensor correct = r.graph.correct();
   return correct ? r.context->ops->batch_sum(r.context->state, correct) : 0;
 }
 
-// Rows in use whose class is among the kTop largest outputs.
+// Returns the rows in use whose class is among the kTop largest outputs.
 std::size_t count_top(Replica& r) {
   const std::size_t rows = std::size_t(r.state.examples);
   const HostView output(*r.context->ops, r.graph.output(), rows);
@@ -32,7 +32,7 @@ std::size_t count_top(Replica& r) {
   return count_in_top(output.tensor(), target.tensor(), rows, kTop);
 }
 
-// True where being among the `best` largest outputs is not certain: there are more classes.
+// Returns whether there are more classes than `best`, so that the top `best` outputs omit some.
 bool has_top(const Replica& r, std::size_t best) {
   return r.graph.correct() && r.graph.target().columns() == 1 && r.graph.output().columns() > best;
 }
@@ -43,14 +43,15 @@ EvaluationLoop::EvaluationLoop(Strategy& strategy, const Dataset& data, int accu
                                const Trainer::Outputs* outputs, const FitOptions* fit)
     : strategy_(strategy), data_(data), accumulate_(accumulate), outputs_(outputs), fit_(fit) {}
 
-// When the replicas ask each other next, which waits for all: in so many batches, and how long the
-// last ones took.
+// Holds the schedule of the next vote, which waits for all replicas: the batches until then, and
+// the start of the current interval.
 struct EvaluationLoop::Vote {
   std::int64_t batches = 1, left = 0;
   Clock::time_point since = Clock::now();
 };
 
-// All see the same numbers, so all stop before the same batch, and vote again before the same one.
+// All replicas see the same numbers, so they stop before the same batch and vote again before the
+// same batch.
 bool EvaluationLoop::interrupted(Replica& r, Vote& vote) const {
   if (fit_ == nullptr || vote.left-- > 0) return false;
   const bool heard = fit_->interrupt != nullptr && fit_->interrupt->load() != 0;
@@ -80,7 +81,7 @@ void EvaluationLoop::run(Replica& r) {
   options.plain = true;
   Pipeline pipeline(data_, options);
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
-  double sums[4] = {};  // loss, correct, examples, among the first five
+  double sums[4] = {};  // loss, correct, examples, top-5
   const bool two_classes = data_.classes() == 2 && r.graph.correct() &&
                            r.graph.target().columns() == 1 && r.graph.output().columns() == 2;
   Vote vote;
@@ -118,7 +119,7 @@ void EvaluationLoop::score(Replica& r) {
   append_scores(output.tensor(), target.tensor(), rows, scores_);
 }
 
-// The chief sorts all scores, and tells the others.
+// The chief sorts all scores and sends the area to the others.
 std::optional<Evaluation> EvaluationLoop::result() {
   if (!result_ || !two_classes_) return result_;
   std::vector<ScoredExample> all;

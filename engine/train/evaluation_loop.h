@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An evaluation, as the thread of each replica runs it: forward, loss, and the numbers of each
-// batch. One object serves all replicas of a process at once; what they share has a lock.
+// An evaluation as each replica's thread runs it: forward, loss, and the numbers of each batch. One
+// object serves all replicas of a process at once; a lock protects their shared data.
 #pragma once
 #include <mutex>
 #include <optional>
@@ -14,12 +14,13 @@ namespace lockstep::engine {
 
 class EvaluationLoop {
  public:
-  // With `fit`, all replicas together look between batches whether its interrupt was set.
+  // Makes the replicas vote between batches on whether `fit`'s interrupt is set, if `fit` is not
+  // null.
   EvaluationLoop(Strategy& strategy, const Dataset& data, int accumulate,
                  const Trainer::Outputs* outputs, const FitOptions* fit);
   void run(Replica& replica);
-  // After run; collective, outside of the strategy's run. Nothing: it was interrupted, on all
-  // replicas before the same batch.
+  // Returns the result after `run`; empty if all replicas were interrupted before the same batch.
+  // Collective, outside of the strategy's run.
   std::optional<Evaluation> result();
 
  private:
@@ -34,7 +35,7 @@ class EvaluationLoop {
   const FitOptions* fit_;
   std::mutex mutex_;
   bool two_classes_ = false;
-  std::vector<ScoredExample> scores_;  // of this process, where there are two classes
+  std::vector<ScoredExample> scores_;  // this process's scores, with two classes
   std::optional<Evaluation> result_;
 };
 

@@ -15,17 +15,17 @@
 namespace lockstep::engine {
 namespace {
 
-constexpr std::size_t kLooks = 9;  // at the clock
+constexpr std::size_t kLooks = 9;  // clock samples
 
 double clock_nanoseconds() {
   const auto since = Clock::now().time_since_epoch();
   return double(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
-// Times that each replica tells all others.
+// Holds the times that each replica sends to all others.
 struct Looks {
-  std::array<double, kLooks> clock{};  // nanoseconds after each meeting
-  double first = 0;                    // the begin of its first span; infinite: there is none
+  std::array<double, kLooks> clock{};  // nanoseconds after each barrier
+  double first = 0;                    // begin of the first span; infinity: none
   double host = 0;
 };
 static_assert(sizeof(Looks) <= Strategy::kGather * sizeof(double));

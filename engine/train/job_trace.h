@@ -8,10 +8,10 @@
 
 namespace lockstep::engine {
 
-// The trace of all replicas of the job, on the chief; empty elsewhere. Collective, outside of
-// `run`. Processes of one host have one clock. Clocks of other hosts are moved to rank 0's: all
-// look at theirs after each of nine meetings, and the median of the differences is the shift. It is
-// as exact as a meeting is short.
+// Returns the trace of all replicas of the job on the chief; empty elsewhere. Collective, outside
+// of `run`. Processes of one host share a clock. The clocks of other hosts are aligned with rank
+// 0's: all ranks read their clocks after each of nine barriers, and the median difference is the
+// shift. Its error is at most about the duration of a barrier.
 std::string chrome_trace(Strategy& strategy, const Profile& profile);
 
 }  // namespace lockstep::engine

@@ -6,7 +6,8 @@
 namespace lockstep::engine {
 namespace {
 
-// By Recording::Part; their places are their kinds, since a timeline begins with them.
+// The names are indexed by Recording::Part. An index equals the kind, because a timeline begins
+// with these kinds.
 constexpr const char* kParts[][2] = {
     {"step", "step"},
     {"input", "input"},
@@ -17,8 +18,8 @@ constexpr const char* kParts[][2] = {
     {"strategy", "report"},
     {"strategy", "synchronize"},
 };
-// A kind is seen about so often in a micro-batch: calls of the strategy once a layer, waits now and
-// then, layers once for each slice of a batch, and in backward again.
+// The approximate spans of a kind per micro-batch: strategy calls once per layer, occasional waits,
+// and layers once per slice of a batch, in forward and again in backward.
 constexpr std::size_t kSpansOfKind = 3;
 
 }  // namespace
@@ -55,7 +56,7 @@ Recording::~Recording() {
   timeline_->end_steps();
   replica_.graph.observe(nullptr);
   replica_.record(nullptr);
-  timeline_->end_ranges();  // of a run that failed
+  timeline_->end_ranges();  // left open by a failed run
 }
 
 Timeline* Recording::wanted() const {

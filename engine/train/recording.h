@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the loop of one replica does, recorded while this lives, and told to the profiler that looks
-// at the process (Strategy::profiler), where there is one. Without either it does nothing: a span
-// is then one comparison. The replica's thread.
+// Records what the training loop of one replica does while this object lives, and reports it to the
+// profiler that observes the process (Strategy::profiler). Without a profile and a profiler a span
+// costs one comparison. Used on the replica's thread.
 #pragma once
 #include <map>
 #include <string>
@@ -24,7 +24,7 @@ class Recording : private Observer {
     kSettle
   };
 
-  // From here to the end of the scope.
+  // Measures from its construction to the end of the scope.
   class Span {
    public:
     Span(Timeline* timeline, int kind, std::int64_t number = -1)
@@ -45,17 +45,17 @@ class Recording : private Observer {
     Clock::time_point begin_;
   };
 
-  // `profile` and `profiler` may be null. `parts`: micro-batches of a step.
+  // `profile` and `profiler` may be null. `parts`: micro-batches per step.
   Recording(Profile* profile, Profiler* profiler, Replica& replica, int parts);
   ~Recording() override;
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
   Span span(Part part) const;
-  Span step(std::int64_t step) const;  // the whole of it; begins or ends the recording
+  Span step(std::int64_t step) const;  // whole step; starts or stops recording
 
  private:
-  Timeline* wanted() const;  // null: nobody wants spans
-  // The profiler's ranges are those in which layers are queued: the host does not wait for these.
+  Timeline* wanted() const;  // null: spans are not wanted
+  // The profiler's ranges cover the queuing of layers; the host does not wait for them.
   bool timed() const override { return timeline_->records(); }
   void begins(const std::string& name, Pass pass) override;
   void layer(const std::string& name, Pass pass, Clock::time_point begin, Clock::time_point end,

@@ -11,7 +11,7 @@ namespace {
 
 const std::string kAdvice = "; try a smaller rate or clipping";
 
-// In the first rows of a batch; of a parameter in all of it.
+// Returns whether the first `rows` rows are finite; the second overload checks a whole parameter.
 bool finite(Ops& ops, const Tensor& tensor, std::size_t rows) {
   const HostView view(ops, tensor, rows);
   for (std::size_t i = 0; i < rows * tensor.columns(); ++i) {
@@ -70,7 +70,8 @@ std::string find_not_finite(Replica& replica) {
              kAdvice;
     }
   }
-  if (!graph.reductions().empty()) return "inputs and weights are finite";  // others do not follow
+  if (!graph.reductions().empty())
+    return "inputs and weights are finite";  // other replicas do not follow
   FirstNotFinite first(ops, replica.state);
   graph.observe(&first);
   graph.forward(*replica.context, [](Range) {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From a pipeline's batch into a replica's graph: inputs, targets, which example each row is, and
-// the words of the step. On the replica's thread.
+// Copies a pipeline's batch into a replica's graph: inputs, targets, the id of each row's example,
+// and the step's state. Runs on the replica's thread.
 #pragma once
 #include <stdexcept>
 
@@ -9,14 +9,14 @@
 
 namespace lockstep::engine {
 
-// `batch` has at most Graph::rows() rows; `global_batch` is the examples of the step over all
-// replicas.
+// Copies `batch`, which has at most Graph::rows() rows. `global_batch`: examples of the step over
+// all replicas.
 void stage(Replica& replica, const Batch& batch, std::int64_t step, std::size_t global_batch,
            double rate);
 
-// Where a number that is not finite came from, as "layer conv2: its output": looks at the weights,
-// then runs forward once more and looks at every layer's output. For the message of a run that
-// stops.
+// Returns where a number that is not finite came from, as "layer conv2: its output". Checks the
+// weights, then runs forward again and checks every layer's output. Used for the error that ends a
+// run.
 std::string find_not_finite(Replica& replica);
 
 }  // namespace lockstep::engine

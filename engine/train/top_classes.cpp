@@ -6,8 +6,8 @@
 namespace lockstep::engine {
 namespace {
 
-// The numbers before that of the class in descending order: larger ones, and equal ones in front of
-// it. More than there can be where one is none.
+// Returns the rank of the class in descending order: the count of larger numbers, and of equal ones
+// before it. Returns `count` if a number is NaN.
 template <class T>
 std::size_t place_among(const T* numbers, std::size_t count, std::size_t wanted) {
   const double mine = double(numbers[wanted]);
@@ -26,7 +26,7 @@ std::size_t count(const Tensor& outputs, const Tensor& target, std::size_t rows,
   std::size_t right = 0;
   for (std::size_t row = 0; row < rows; ++row) {
     const float label = target.as<float>()[row];
-    if (!(label >= 0 && double(label) < double(columns))) continue;  // no class: never right
+    if (!(label >= 0 && double(label) < double(columns))) continue;  // not a class: always wrong
     right += place_among(outputs.as<T>() + row * columns, columns, std::size_t(label)) < best;
   }
   return right;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How often the right class is among the first few. One pass over the outputs; any thread. Memory
-// of the device must be the host's.
+// Counts how often the target class is among the top few. Takes one pass over the outputs;
+// thread-safe. Requires a device with host memory.
 #pragma once
 #include <cstddef>
 
@@ -8,9 +8,9 @@
 
 namespace lockstep::engine {
 
-// How many of the first `rows` rows of `outputs` have among their `best` largest numbers that of
-// the class which `target` (float32, one a row) names. Of equal numbers the first comes first. A
-// row with a number that is none is a wrong one.
+// Returns how many of the first `rows` rows of `outputs` have the class that `target` (float32, one
+// per row) names among their `best` largest numbers. Ties go to the first. A row with a NaN is
+// wrong.
 std::size_t count_in_top(const Tensor& outputs, const Tensor& target, std::size_t rows,
                          std::size_t best);
 

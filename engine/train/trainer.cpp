@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Fitting: segments of steps between the moments at which all replicas stop to save, to evaluate,
-// to begin an epoch. The loop of a replica stands in training_loop.cpp.
+// Fitting: segments of steps between the points at which all replicas stop to save, to evaluate or
+// to begin an epoch. A replica's loop is in training_loop.cpp.
 #include "engine/train/trainer.h"
 
 #include <fmt/format.h>
@@ -16,53 +16,53 @@
 namespace lockstep::engine {
 namespace {
 
-constexpr std::int64_t kEarlySteps = 20;  // before it is told where their time goes
+constexpr std::int64_t kEarlySteps = 20;  // before their times are reported
 
 bool by_epochs(const FitOptions& options) {
   return options.every == 0 && options.every_seconds == 0;
 }
 
-// A model's description without the line of its loss, which is the last.
+// Returns a model's description without its last line, which is the loss.
 std::string layers_of(const std::string& description) {
   return description.substr(0, description.rfind("\nloss: "));
 }
 
-// Steps of the whole run: those that were done, and what the epochs have left from where the data
-// stand, in batches of this run; the steps before may have had others. Where more epochs were done
-// than are asked for, fewer than were done.
+// Returns the steps of the whole run: those done, plus what the epochs have left from the data
+// position, in batches of this run. Earlier steps may have had other batches. The result is smaller
+// than the steps done if more epochs were done than are requested.
 std::int64_t steps_of(const FitOptions& options, std::uint64_t examples, const Progress& done) {
   if (options.steps > 0) return options.steps;
   const auto [epoch, example] = done.position;
-  const bool within = example > 0;  // an epoch
+  const bool within = example > 0;  // inside an epoch
   const std::int64_t rest = within ? batches_of_epoch(examples - example, options.global_batch) : 0;
   const std::int64_t epochs = options.epochs - epoch - (within ? 1 : 0);
   return std::max<std::int64_t>(
       0, done.step + rest + epochs * batches_of_epoch(examples, options.global_batch));
 }
 
-// What a restart would do, for the end of an error's text.
+// Returns what a restart would do, for the end of an error's text.
 std::string how_it_goes_on(Checkpoints& checkpoints) {
   try {
     const std::vector<std::int64_t> steps = checkpoints.steps();
     if (steps.empty()) return "; nothing was saved yet, the same command again begins anew";
     return fmt::format("; the same command again goes on from step {}", steps.back());
   } catch (const Error&) {
-    return "";  // the files are gone too: the error before says more
+    return "";  // files are gone too; the first error suffices
   }
 }
 
 }  // namespace
 
-// One call of fit, from its last restore on.
+// Holds the state of one call of fit, since its last restore.
 struct Trainer::Fit {
   const Dataset& data;
   const FitOptions& options;
-  std::int64_t steps = 0;  // of the whole run
+  std::int64_t steps = 0;  // total steps of the run
   Progress progress;
   std::int64_t saved = -1;  // step of the last checkpoint
   std::optional<Checkpoints> checkpoints;
   History history;
-  bool measured = false;  // once, early in the run
+  bool measured = false;  // set once, early in the run
 };
 
 Trainer::Trainer(Strategy& strategy, GraphSpec graph, optim::Optimizer optimizer,
@@ -78,7 +78,7 @@ Trainer::Trainer(Strategy& strategy, GraphSpec graph, optim::Optimizer optimizer
 Trainer::~Trainer() = default;
 
 void Trainer::open(std::size_t batch, int accumulate, const std::string& plan) {
-  batch_ = 0;  // until it has worked
+  batch_ = 0;  // until `open` succeeds
   OpenOptions options;
   options.global_batch = batch;
   options.accumulate = accumulate;
@@ -116,8 +116,8 @@ void Trainer::check(const Dataset& data) const {
           graph_.output_shape().elements(), data.describe(), data.classes());
 }
 
-// The state of a checkpoint, which must belong to this model and data. Every process reads for
-// itself. Without data only weights are wanted, which are of the layers.
+// Returns the state of a checkpoint, which must belong to this model and data. Every process reads
+// it. Null `data` means that only the weights are wanted, which depend on the layers alone.
 RunState Trainer::find(Checkpoints& checkpoints, std::int64_t step, const Dataset* data) {
   RunState state = checkpoints.read_state(step);
   const bool weights_alone = data == nullptr;
@@ -143,7 +143,7 @@ RunState Trainer::find(Checkpoints& checkpoints, std::int64_t step, const Datase
   return state;
 }
 
-// The optimizer's slots, as they begin in the names of arrays, that the checkpoint does not have.
+// Returns the prefixes of array names of the optimizer's slots that the checkpoint lacks.
 std::vector<std::string> Trainer::fresh_slots(Checkpoints& checkpoints, const RunState& state) {
   const std::vector<Checkpoints::ArrayInfo> arrays = checkpoints.arrays(state.step);
   std::vector<std::string> fresh;
@@ -157,8 +157,8 @@ std::vector<std::string> Trainer::fresh_slots(Checkpoints& checkpoints, const Ru
   return fresh;
 }
 
-// Opens the strategy, with the plan of the checkpoint where there is one, and gives every replica
-// its arrays. That all processes found the same step is compared. `fresh` slots start at zero.
+// Opens the strategy, with the checkpoint's plan if there is one, and restores every replica's
+// arrays. Checks that all processes found the same step. `fresh` slots start at zero.
 void Trainer::open_with(Checkpoints& checkpoints, const std::optional<RunState>& state,
                         std::size_t batch, int accumulate, const std::vector<std::string>& fresh) {
   open(batch, accumulate, state ? state->plan : "");
@@ -286,7 +286,7 @@ void Trainer::begin(Fit& fit, bool reopen) {
   if (state) tell(fit, *state);
 }
 
-// Where a run goes on.
+// Tells where a run continues.
 void Trainer::tell(const Fit& fit, const RunState& state) const {
   const Log& log = options_.log;
   if (state.step > fit.steps) {
@@ -309,7 +309,7 @@ void Trainer::tell(const Fit& fit, const RunState& state) const {
       optimizer_.describe());
 }
 
-// A folder that cannot be written, or has no room, is known before the first step, not at a save.
+// Checks before the first step that the folder can be written and has room for the checkpoints.
 void Trainer::prepare(Fit& fit, const std::optional<FolderClaim>& claim) {
   const FitOptions& options = fit.options;
   const std::size_t left = std::size_t(fit.steps - fit.progress.step);
@@ -376,13 +376,13 @@ History Trainer::run(Fit& fit) {
   return fit.history;
 }
 
-// Evaluates, and saves the step where that is interrupted: it may be between checkpoints.
+// Runs an evaluation. If that is interrupted, saves the step, which may lie between checkpoints.
 void Trainer::test(Fit& fit) {
   const FitOptions& options = fit.options;
   const std::optional<Evaluation> found = forward_all(*options.test, 0, nullptr, &options);
   if (!found) {
     fit.progress.stopped = SIGTERM;
-    fit.history.test.reset();  // of an epoch before, if any
+    fit.history.test.reset();  // result of an earlier epoch, if any
     if (fit.checkpoints) save(fit);
     return;
   }
@@ -417,8 +417,8 @@ void Trainer::train(Fit& fit, std::int64_t until) {
       1, double(done) * double(work.global_batch) / fit.progress.seconds);
 }
 
-// What all ranks' clocks say, for the history; a job that mostly communicates is told so once,
-// where ranks meet first after kEarlySteps. Collective.
+// Gathers all ranks' step times for the history. Warns once, at the first synchronization after
+// kEarlySteps, if the job mostly communicates. Collective.
 void Trainer::measure(Fit& fit) {
   const int first = strategy_.membership().rank;
   strategy_.run([&](Replica& replica) {
@@ -432,8 +432,8 @@ void Trainer::measure(Fit& fit) {
   fit.measured = true;
 }
 
-// Side by side: every rank writes its shard between two meetings; the chief commits; all learn that
-// it has. A rank that does not come is named by the meeting's deadline.
+// Every rank writes its shard in parallel between two barriers; the chief commits, and then all
+// ranks learn of it. The barrier's deadline names a missing rank.
 void Trainer::save(Fit& fit) {
   const std::int64_t step = fit.progress.step;
   if (fit.saved == step) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Evaluating: all batches of a data set through the graph, forward alone.
+// Evaluation: runs all batches of a data set forward through the graph.
 #include "engine/train/evaluation_loop.h"
 #include "engine/train/trainer.h"
 #include "engine/train/work_queue.h"
@@ -14,7 +14,7 @@ Evaluation Trainer::predict(const Dataset& data, std::size_t global_batch, const
   return *forward_all(data, global_batch, &outputs, nullptr);
 }
 
-// Nothing: the fit of which it is was interrupted.
+// Returns nothing if the surrounding fit was interrupted.
 std::optional<Evaluation> Trainer::forward_all(const Dataset& data, std::size_t batch,
                                                const Outputs* outputs, const FitOptions* fit) {
   check(data);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Fitting in a process that follows the chief of its strategy: steps, as long as there are orders.
+// Fitting in a process that follows the chief of its strategy: runs steps while work is assigned.
 #include "engine/train/trainer.h"
 #include "engine/train/training_loop.h"
 

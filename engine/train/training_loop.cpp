@@ -18,13 +18,13 @@ using Part = Recording::Part;
 
 }  // namespace
 
-// StepGroup once, since making one may allocate.
+// Holds the hooks, which are created once because that may allocate.
 struct TrainingLoop::Hooks {
   Graph::Hook before, ready, nothing;
 };
 
-// The sums of losses and of right answers of each micro-batch, of a step and of the one before it:
-// kernels may write them long after they were queued.
+// Holds the sums of losses and correct answers of each micro-batch, for a step and the one before
+// it. Kernels may write them long after they were queued.
 class TrainingLoop::Numbers {
  public:
   Numbers(Replica& replica, int parts, bool ahead)
@@ -33,13 +33,13 @@ class TrainingLoop::Numbers {
         ahead_(ahead),
         sums_(replica.context->ops->allocate_shared(2 * 2 * std::size_t(parts) * sizeof(double))) {}
 
-  // Whether a step's numbers are read when the next one is queued.
+  // Returns whether a step's numbers are read after the next step is queued.
   bool ahead() const { return ahead_; }
-  // Queues those of a part that is at its loss.
+  // Queues the sums of a micro-batch whose loss is computed.
   void ask(std::int64_t step, int part) {
     Ops& ops = *replica_.context->ops;
     double* const to = at(step, part);
-    to[1] = 0;  // where the loss counts none
+    to[1] = 0;  // if the loss counts no correct answers
     const Tensor losses = replica_.graph.losses();
     if (const Tensor correct = replica_.graph.correct()) {
       ops.queue_batch_sums(replica_.context->state, losses, correct, to);
@@ -52,11 +52,11 @@ class TrainingLoop::Numbers {
            replica_.rank, find_not_finite(replica_));
     }
   }
-  // All of the step is queued.
+  // Marks the end of a step's queued work.
   void mark(std::int64_t step) {
     if (ahead_) replica_.context->ops->mark_kernels(int(step % 2));
   }
-  // Waits for the step's kernels, where they may not be done.
+  // Adds a step's numbers to `totals`. Waits for its kernels if they may not be done.
   void add_to(Totals& totals, std::int64_t step) {
     if (ahead_) replica_.context->ops->wait_for_kernels(int(step % 2));
     for (int part = 0; part < parts_; ++part) {
@@ -81,13 +81,13 @@ class TrainingLoop::Numbers {
   Buffer sums_;
 };
 
-// Steps that are reported together.
+// Holds the steps that are reported together.
 struct TrainingLoop::StepGroup {
-  Work work;  // of the last one, as is `rate`
+  Work work;  // last step's, as is `rate`
   double rate = 0;
-  Totals mine = {};  // sums over them
+  Totals mine = {};  // sums over these steps
   std::int64_t steps = 1;
-  std::size_t examples = 0;  // of all replicas
+  std::size_t examples = 0;  // all replicas' examples
 
   void add(const StepGroup& next) {
     work = next.work;
@@ -105,7 +105,7 @@ struct TrainingLoop::StepGroup {
 struct TrainingLoop::Pending {
   StepGroup made;
   double images_per_second = 0;
-  double seconds = 0, waited = 0, messages = 0;  // of a step
+  double seconds = 0, waited = 0, messages = 0;  // per step
   std::optional<Traffic> traffic;
 };
 
@@ -123,8 +123,8 @@ TrainingLoop::TrainingLoop(Strategy& strategy, const Dataset& data,
       first_rank_(strategy.membership().rank),
       progress_(progress) {}
 
-// The micro-batches of one replica's part of one step. Gradients are added up over them; the last
-// one announces them. What it returns lacks the numbers.
+// Runs the micro-batches of one replica's part of one step. Gradients accumulate over them, and the
+// last one reports them as ready. The result lacks the sums of losses and correct answers.
 Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, const Hooks& hooks,
                           const Recording& recording, Numbers& numbers) {
   const double rate = optimizer_.schedule.rate(optimizer_.rate, work.step, steps_);
@@ -153,7 +153,7 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
     };
     if (numbers.ahead() && options_.profile == nullptr) {
       strategy_.compute(r, part, work.global_batch,
-                        std::ref(queue));  // by reference: takes no memory
+                        std::ref(queue));  // by reference: does not allocate
     } else {
       queue();
     }
@@ -168,9 +168,9 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
   return mine;
 }
 
-// What one replica reports of its steps. A step's times go to all with the next step's report, and
-// come back with the report after that: so the first report has none, and none are known of the
-// last step.
+// Reports one replica's steps. A step's times are sent with the next step's report and return with
+// the report after that. The first report therefore has none, and those of the last step stay
+// unknown.
 class TrainingLoop::Reporter {
  public:
   Reporter(TrainingLoop& loop, Replica& replica, const Recording& recording)
@@ -183,7 +183,7 @@ class TrainingLoop::Reporter {
         messages_before_(strategy_.messages_seconds(replica)),
         traffic_before_(strategy_.traffic(replica)) {}
 
-  // A step, which may be reported with the next ones. False when everybody stops.
+  // Ends a step, which may be reported with later ones. Returns false if all replicas stop.
   bool end_step(const StepGroup& made) {
     if (execution_) {
       execution_->add(made);
@@ -194,7 +194,7 @@ class TrainingLoop::Reporter {
     return report(*std::exchange(execution_, std::nullopt));
   }
 
-  // There is no more.
+  // Ends the last step.
   void finish() {
     if (execution_) report(*execution_);
     const Totals last = [&] {
@@ -203,7 +203,7 @@ class TrainingLoop::Reporter {
     }();
     if (!pending_) return;
     learn(last);
-    const auto [seconds, waited, messages] = lap();  // what is left of the last step
+    const auto [seconds, waited, messages] = lap();  // rest of the last step
     const double steps = double(pending_->made.steps);
     pending_->seconds += seconds / steps;
     pending_->waited += waited / steps;
@@ -229,7 +229,7 @@ class TrainingLoop::Reporter {
                 waited / steps,
                 messages / steps,
                 traffic_since()};
-    // Everybody sees the same sums, so everybody stops here.
+    // All replicas see the same sums, so all stop here.
     return last.stop == 0 && last.save == 0;
   }
 
@@ -237,8 +237,8 @@ class TrainingLoop::Reporter {
     if (reports_ >= 2) clock_.add_least(totals.waited, totals.messages);
   }
 
-  // Seconds since the last call: all, those that this thread waited, and those in which messages
-  // were under way.
+  // Returns the seconds since the last call: in total, those that this thread waited, and those in
+  // which messages were under way.
   std::array<double, 3> lap() {
     const auto now = Clock::now();
     const double waited = strategy_.waited_seconds(replica_);
@@ -262,7 +262,7 @@ class TrainingLoop::Reporter {
   Replica& replica_;
   const Recording& recording_;
   StepClock& clock_;
-  std::optional<StepGroup> execution_;  // what is not reported yet
+  std::optional<StepGroup> execution_;  // not reported yet
   std::optional<Pending> pending_;
   int reports_ = 0;
   Clock::time_point before_ = Clock::now();
@@ -294,7 +294,7 @@ void TrainingLoop::run(Replica& r) {
     numbers.add_to(made.mine, made.work.step);
     return reporter.end_step(made);
   };
-  std::optional<StepGroup> queued;  // where the host is a step ahead
+  std::optional<StepGroup> queued;  // while the host is a step ahead
   for (bool go_on = true; go_on;) {
     const std::optional<Work> work = queue.next();
     if (!work) break;

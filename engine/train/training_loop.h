@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Training between two stops, as the thread of each replica runs it: take work, bring in examples,
-// forward, loss, backward, report. Knows Strategy and nothing behind it. One object serves all
-// replicas of a process at once; what they share has a lock.
+// Training between two stops, as each replica's thread runs it: take work, stage examples, forward,
+// loss, backward, report. It knows only Strategy. One object serves all replicas of a process at
+// once; a lock protects their shared data.
 #pragma once
 #include <mutex>
 #include <vector>
@@ -13,18 +13,18 @@
 
 namespace lockstep::engine {
 
-// How far a fit has come. Written by the replicas' threads under the loop's lock.
+// Holds the progress of a fit. The replicas' threads write it under the loop's lock.
 struct Progress {
   std::int64_t step = 0;         // done
-  Clock::time_point saved_at{};  // the last checkpoint, or the beginning; written between runs
+  Clock::time_point saved_at{};  // last checkpoint or start; written between runs
   DataPosition position;
-  int stopped = 0;  // a signal's number: somebody voted to stop
+  int stopped = 0;  // a signal's number; 0: keep running
   double seconds = 0;
-  StepReport last;  // of the last step whose sums are known (on the chief)
+  StepReport last;  // last step with known sums (chief)
   std::vector<double> images_per_second;
-  Traffic traffic;                 // of this process's replicas with servers, in so many steps
-  std::int64_t counted_steps = 0;  // of all of them; 0: there are no servers
-  std::vector<StepClock> clocks;   // of this process's replicas; each is its thread's alone
+  Traffic traffic;                 // this process's replicas; with servers
+  std::int64_t counted_steps = 0;  // steps in `traffic`; 0: no servers
+  std::vector<StepClock> clocks;   // one per local replica, used by its thread
 };
 
 class TrainingLoop {
@@ -36,7 +36,7 @@ class TrainingLoop {
 
  private:
   struct StepGroup;
-  struct Pending;  // steps whose sums over all replicas are not known yet
+  struct Pending;  // steps whose sums are not known yet
   struct Hooks;
   class Numbers;
   class Reporter;

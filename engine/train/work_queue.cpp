@@ -23,7 +23,7 @@ PipelineOptions pipeline_options(std::uint64_t seed, bool shuffle, int threads) 
 
 LoopBytes loop_bytes(const Dataset& data) {
   const std::size_t numbers = data.input_shape().elements() + data.target_columns();
-  constexpr std::size_t kOrders = 2;  // of two epochs, since requests run ahead over the border
+  constexpr std::size_t kOrders = 2;  // requests cross the border of two epochs
   return {(WorkQueue::kAhead + 1) * (numbers * sizeof(float) + sizeof(std::int64_t)),
           std::size_t(data.size()) * kOrders * sizeof(std::uint64_t)};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The work of one replica in order, with the examples of the next steps on their way. The replica's
-// thread; a call of `next` allocates nothing.
+// The work of one replica in order, while the examples of the next steps are being read. Used on
+// the replica's thread; `next` does not allocate.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace lockstep::engine {
 
 class WorkQueue {
  public:
-  static constexpr std::size_t kAhead = 2;  // steps whose examples are asked for ahead of time
+  static constexpr std::size_t kAhead = 2;  // steps whose examples are requested early
 
-  // `parts`: micro-batches of a step.
+  // Takes the work from `strategy`. `parts`: micro-batches of a step.
   WorkQueue(Strategy& strategy, Replica& replica, Pipeline& pipeline, int parts)
       : strategy_(strategy), replica_(replica), pipeline_(pipeline), parts_(parts) {}
-  // Nothing: there is no more.
+  // Returns nothing when there is no more work.
   std::optional<Work> next();
 
  private:
@@ -34,10 +34,11 @@ class WorkQueue {
 
 PipelineOptions pipeline_options(std::uint64_t seed, bool shuffle, int threads);
 
-// What a loop over this data set takes: batches that are read ahead, and the order of its examples.
+// Returns the memory of a loop over this data set: prefetched batches and the order of its
+// examples.
 LoopBytes loop_bytes(const Dataset& data);
 
-// Steps that it takes to use so many examples.
+// Returns the steps that it takes to use so many examples.
 inline std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch) {
   return std::int64_t((examples + batch - 1) / batch);
 }

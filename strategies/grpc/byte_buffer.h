@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Messages as gRPC's buffers and back, without copying bodies. For `server` and `connection` alone;
-// names gRPC's type, but needs none of its headers.
+// Conversions between messages and gRPC buffers, without copies of bodies. Only `server` and
+// `connection` use them. This header names gRPC's type but needs none of gRPC's headers.
 #pragma once
 #include <memory>
 
@@ -12,12 +12,13 @@ class ByteBuffer;
 
 namespace lockstep::strategies::grpc {
 
-// `held` is kept as long as gRPC reads bytes of the message that have no owner.
+// Writes `message` into `to`. `held` is kept while gRPC reads bytes of the message without an
+// owner.
 void write(const rpc::Message& message, const std::shared_ptr<const void>& held,
            ::grpc::ByteBuffer& to);
 
-// Its slices own what they need of the buffer, which may go. Throws Error(kInvalid) for what is no
-// message.
+// Returns the message in `from`. Its slices own their part of the buffer, so the buffer may be
+// destroyed. Throws Error(kInvalid) if the bytes are not a message.
 rpc::Message read(::grpc::ByteBuffer& from);
 
 }  // namespace lockstep::strategies::grpc

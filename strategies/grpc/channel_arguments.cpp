@@ -10,11 +10,11 @@ namespace {
 
 constexpr int kSecond = 1000;
 constexpr int kKibi = 1024, kMebi = 1024 * 1024;
-constexpr int kLargestFrame = 16 * kMebi - 1;  // that HTTP/2 allows: each one has its own slices
+constexpr int kLargestFrame = 16 * kMebi - 1;  // HTTP/2's maximum; each frame has its own slices
 
-// Larger ones come from the system and go back there: so the engine's own memory does.
+// Larger allocations come from the system and return to it, like the engine's own memory.
 constexpr int kLargestKept = 8 * kMebi;
-constexpr int kMostKept = 256 * kMebi;  // free at the end of an arena
+constexpr int kMostKept = 256 * kMebi;  // free bytes at an arena's end
 
 ChannelArguments common() {
   return {{GRPC_ARG_KEEPALIVE_TIME_MS, kSecond},
@@ -33,7 +33,7 @@ ChannelArguments with(ChannelArguments arguments, std::string name, int value) {
 }  // namespace
 
 ChannelArguments arguments_of_server() {
-  // Clients that ask more often than this are taken for hostile.
+  // The server treats clients that ping more often than this as hostile.
   return with(common(), GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kSecond / 2);
 }
 

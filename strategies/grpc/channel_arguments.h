@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What both ends tell gRPC of their connections, as names and values of its channel arguments.
-// Pure.
+// gRPC channel arguments of both ends of a connection, as names and values. Pure.
 //
-// How they notice that the other end has fallen silent: after a second without a byte they ask, and
-// after another without an answer the connection is lost. How they read: in large pieces, since
-// bodies are large.
+// Keep-alive: an end sends a ping after a second without a byte. The connection is lost after
+// another second without an answer. Reads are large, since bodies are large.
 #pragma once
 #include <string>
 #include <utility>
@@ -17,9 +15,9 @@ using ChannelArguments = std::vector<std::pair<std::string, int>>;
 ChannelArguments arguments_of_server();
 ChannelArguments arguments_of_client();
 
-// Has glibc's allocator keep memory that is freed, up to some hundred megabytes, instead of giving
-// it back and fetching it again, zeroed, for each chunk that comes. For the whole process; costs
-// nothing to repeat. Any thread.
+// Makes glibc's allocator keep freed memory, up to some hundred megabytes. Otherwise it returns the
+// memory to the system and fetches it again, zeroed, for each chunk that arrives. Affects the whole
+// process; repeated calls cost nothing. Thread-safe.
 void keep_freed_memory();
 
 }  // namespace lockstep::strategies::grpc

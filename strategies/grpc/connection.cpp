@@ -25,7 +25,7 @@ namespace {
 using engine::Clock;
 using engine::Code;
 
-constexpr auto kLongestWait = std::chrono::hours(24 * 365);  // what gRPC's clocks can add
+constexpr auto kLongestWait = std::chrono::hours(24 * 365);  // limit of gRPC's clocks
 
 gpr_timespec deadline_of(Clock::time_point deadline) {
   const auto left = std::min<Clock::duration>(std::max(deadline - Clock::now(), Clock::duration(0)),
@@ -36,17 +36,17 @@ gpr_timespec deadline_of(Clock::time_point deadline) {
 
 class ClientCall;
 
-// The calls under way.
+// Calls in flight.
 struct ClientCalls {
   std::mutex mutex = {};
   std::condition_variable ended = {};
   std::unordered_set<std::shared_ptr<ClientCall>> open = {};
   bool closing = false;
-  TimedWork late;  // answers that are due while gRPC holds locks
+  TimedWork late;  // answers due while gRPC holds locks
 };
 
-// One call. It ends when gRPC has said what came of it and reads none of its bytes any more: of a
-// call that was given up, the socket may still be sending.
+// One call. It ends when gRPC has reported its result and no longer reads its bytes: the socket may
+// still be sending the bytes of a canceled call.
 class ClientCall : public ::grpc::ClientUnaryReactor,
                    public std::enable_shared_from_this<ClientCall> {
  public:
@@ -59,7 +59,7 @@ class ClientCall : public ::grpc::ClientUnaryReactor,
     if (std::any_of(request.body.begin(), request.body.end(), unowned)) {
       ++waits_for_;
       held.reset(this, [call = shared_from_this()](const void*) {
-        // Here gRPC may hold locks of its own: no place for `done`.
+        // gRPC may hold its own locks here, so `done` runs on another thread.
         if (--call->waits_for_ == 0) call->calls_.late.add([call] { call->end(); });
       });
     }
@@ -84,7 +84,8 @@ class ClientCall : public ::grpc::ClientUnaryReactor,
     const auto self = shared_from_this();
     result_ = result_of(status);
     request_.Clear();
-    std::shared_ptr<::grpc::ClientContext> context;  // gRPC keeps what was not sent as long as this
+    // gRPC keeps unsent bytes as long as this lives.
+    std::shared_ptr<::grpc::ClientContext> context;
     {
       const std::lock_guard lock(calls_.mutex);
       context.swap(context_);
@@ -121,7 +122,7 @@ class ClientCall : public ::grpc::ClientUnaryReactor,
       result_ = rpc::failed(Code::kAborted, "the connection was closed");
     done_(std::move(result_));
     done_ = nullptr;
-    // The last line that may use `calls_`: whoever closes the connection waits for it.
+    // Nothing may use `calls_` below: the connection's destructor waits for this.
     const std::lock_guard lock(calls_.mutex);
     calls_.open.erase(shared_from_this());
     calls_.ended.notify_all();
@@ -132,7 +133,7 @@ class ClientCall : public ::grpc::ClientUnaryReactor,
   std::shared_ptr<::grpc::ClientContext> context_ = std::make_shared<::grpc::ClientContext>();
   ::grpc::ByteBuffer request_, reply_;
   rpc::Reply result_;
-  std::atomic<int> waits_for_ = 1;  // the status, and bytes that have no owner
+  std::atomic<int> waits_for_ = 1;  // the status, and slices without an owner
 };
 
 std::shared_ptr<::grpc::ChannelCredentials> client_credentials(const ConnectOptions& options) {
@@ -145,8 +146,8 @@ std::shared_ptr<::grpc::ChannelCredentials> client_credentials(const ConnectOpti
   return ::grpc::SslCredentials(ssl);
 }
 
-// A lost connection is tried again after 0.2 s, later after 1 s at the most; an attempt may take
-// two.
+// Milliseconds. A lost connection is retried after the first pause, later after at most the longest
+// one; an attempt may take `kAttempt`.
 constexpr int kFirstPause = 200, kLongestPause = 1000, kAttempt = 2000;
 
 ::grpc::ChannelArguments arguments(const ConnectOptions& options) {
@@ -156,10 +157,10 @@ constexpr int kFirstPause = 200, kLongestPause = 1000, kAttempt = 2000;
   for (const auto& [name, value] : arguments_of_client()) arguments.SetInt(name, value);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstPause);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestPause);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kAttempt);  // so gRPC calls an attempt's time
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kAttempt);  // the time of an attempt
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);        // a connection of its own
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);                   // ours knows what may be repeated
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);                // tasks of a job reach each other
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);     // Retry knows what may be repeated
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // tasks of a job reach each other
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   arguments.SetMaxReceiveMessageSize(int(options.most_message_bytes));
   arguments.SetMaxSendMessageSize(int(options.most_message_bytes));
@@ -181,7 +182,7 @@ class GrpcConnection : public rpc::Connection {
     lock.unlock();
     for (const auto& call : open) call->cancel();
     lock.lock();
-    // Ends: gRPC answers a cancelled call at once, and keep-alive frees a socket that is stuck.
+    // This wait ends: gRPC answers a canceled call at once, and keep-alive frees a stuck socket.
     calls_.ended.wait(lock, [this] { return calls_.open.empty(); });
   }
 

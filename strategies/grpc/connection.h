@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A connection to a task that serves, by gRPC. It connects with the first call, and again after it
-// was lost, 0.2 to 1 s after a failure; in between calls fail at once with kUnavailable. A server
-// that falls silent is noticed after two seconds, whatever the deadline. Bodies are not copied.
+// A gRPC connection to a serving task. It connects with the first call. After a loss it reconnects
+// 0.2 to 1 s after each failure; meanwhile calls fail at once with kUnavailable. It notices a
+// silent server after two seconds, whatever the deadline. Bodies are not copied.
 //
 // `done` runs on gRPC's threads, of which there are few.
 #pragma once
@@ -16,16 +16,16 @@ namespace lockstep::strategies::grpc {
 
 struct ConnectOptions {
   TlsFiles tls = {};  // none: without TLS
-  std::string server_name =
-      {};  // that the server's certificate must have; empty: the address's host
+  // Name that the server's certificate must have; empty: the host of the address.
+  std::string server_name = {};
   std::size_t most_message_bytes = std::size_t(64) << 20;  // larger ones are refused, both ways
 };
 
-// Costs some microseconds; the first call waits for the connection. Slices of a request that have
-// no owner may go when `done` is called: that waits, also after the deadline, until nobody reads
-// them. The connection may not be destroyed from within `done`. The process's allocator keeps more
-// freed memory from then on (channel_arguments.h). Throws Error(kInvalid) for an address that is
-// none, and what `read` of the TLS files throws.
+// Costs some microseconds; the first call waits for the connection. Slices of a request without an
+// owner may be freed when `done` is called. `done` waits until gRPC has stopped reading them, even
+// after the deadline. The connection must not be destroyed from within `done`. From then on the
+// process's allocator keeps more freed memory (channel_arguments.h). Throws Error(kInvalid) if the
+// address is invalid, and the errors of `read` of the TLS files.
 std::unique_ptr<rpc::Connection> connect(const std::string& address,
                                          const ConnectOptions& options = {});
 

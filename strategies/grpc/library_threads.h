@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gRPC waits for ever where the system gives it no threads: so they are asked for before. Any
-// thread.
+// gRPC waits forever if the system cannot give it threads, so lockstep checks this first.
+// Thread-safe.
 #pragma once
 
 namespace lockstep::strategies::grpc {

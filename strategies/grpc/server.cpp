@@ -32,7 +32,7 @@ using engine::Clock;
 using engine::Code;
 using engine::Error;
 
-// What the service knows of a call; outlives it.
+// Shows the service the client of a call. It outlives the call.
 class Client : public rpc::Caller {
  public:
   explicit Client(std::string peer) : peer_(std::move(peer)) {}
@@ -47,7 +47,7 @@ class Client : public rpc::Caller {
 
 class ServerCall;
 
-// The calls under way: the server's end answers them, and those that do not arrive are given up.
+// Calls in flight. The server's end answers them, and those that arrive too late fail.
 struct ServerCalls {
   ServerCalls(rpc::Service& whom, int threads) : service(whom), work(threads) {}
   rpc::Service& service;
@@ -56,9 +56,9 @@ struct ServerCalls {
   TimedWork work;  // calls of the service
 };
 
-// One call: a message comes, the service answers, the answer goes. gRPC owns it until OnDone, and
-// whoever holds `done` shares it. The first who finishes it, of the service, the caller's death and
-// the server's end, decides what the caller hears.
+// One call: a message arrives, the service answers, the answer is sent. gRPC owns it until OnDone,
+// and each holder of `done` shares it. The caller receives the first result: the service's, the
+// caller's death or the server's end.
 class ServerCall : public ::grpc::ServerGenericBidiReactor,
                    public std::enable_shared_from_this<ServerCall> {
  public:
@@ -98,7 +98,7 @@ class ServerCall : public ::grpc::ServerGenericBidiReactor,
     arrived_ = true;
     if (!ok) return finish(rpc::failed(Code::kInvalid, "no message came"));
     try {
-      // Parsed here, so that the buffer is nobody else's.
+      // Parsing here makes the request independent of the buffer.
       calls_.work.add([call = shared_from_this(), request = read(in_)]() mutable {
         call->serve(std::move(request));
       });
@@ -132,7 +132,7 @@ class ServerCall : public ::grpc::ServerGenericBidiReactor,
         [call = shared_from_this()](rpc::Reply reply) { call->finish(std::move(reply)); });
   }
 
-  ::grpc::GenericCallbackServerContext& context_;  // gRPC's; until OnDone
+  ::grpc::GenericCallbackServerContext& context_;  // owned by gRPC, valid until OnDone
   ServerCalls& calls_;
   std::string method_ = {};
   const Clock::time_point begun_ = Clock::now();
@@ -143,7 +143,7 @@ class ServerCall : public ::grpc::ServerGenericBidiReactor,
   std::atomic<bool> finished_ = false;
 };
 
-constexpr auto kBetweenLooks = std::chrono::seconds(1);  // how often late messages are looked for
+constexpr auto kBetweenLooks = std::chrono::seconds(1);  // interval of checks for late messages
 
 class GenericService : public ::grpc::CallbackGenericService {
  public:
@@ -200,7 +200,8 @@ int processors() {
   return int(std::max(2u, std::thread::hardware_concurrency()));
 }
 
-// Why nobody can listen there, which gRPC keeps to itself: what the system says to another try.
+// Returns why the address cannot be listened on. gRPC does not report this, so the function tries
+// to bind again and returns the system's error.
 std::string why_not(const HostPort& address) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -231,7 +232,8 @@ class GrpcServer : public Server {
                     options.address);
     engine::require(options.most_message_bytes <= std::size_t(std::numeric_limits<int>::max()),
                     "a message of {} bytes is more than gRPC can have", options.most_message_bytes);
-    ::grpc::EnableDefaultHealthCheckService(true);  // gRPC keeps this for the process
+    // gRPC keeps this setting for the whole process.
+    ::grpc::EnableDefaultHealthCheckService(true);
     ::grpc::ServerBuilder builder;
     for (const auto& [name, value] : arguments_of_server()) builder.AddChannelArgument(name, value);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a port that is taken is an error
@@ -247,7 +249,7 @@ class GrpcServer : public Server {
 
   ~GrpcServer() override {
     generic_.fail_all("the server ends");
-    // What begins between these lines is cancelled by gRPC.
+    // gRPC cancels calls that begin between these lines.
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
   }
 

@@ -12,7 +12,7 @@ namespace {
 using engine::Code;
 using ::grpc::StatusCode;
 
-// gRPC refuses more than 8 KiB of metadata; a byte of text takes up to three there.
+// Characters. gRPC refuses more than 8 KiB of metadata, and a byte of text takes up to three there.
 constexpr std::size_t kMostText = 2000;
 
 constexpr std::array kCodes = {Code::kInvalid,  Code::kIo,          Code::kMemory,
@@ -41,11 +41,11 @@ StatusCode status_code(Code code) {
   return StatusCode::UNKNOWN;
 }
 
-// Where only gRPC spoke: its own errors, or a server that is not ours.
+// Returns the code of a status without lockstep's code: an error of gRPC, or of a foreign server.
 Code code_of(const ::grpc::Status& status) {
   switch (status.error_code()) {
     case StatusCode::RESOURCE_EXHAUSTED:
-      // Its size, which stays what it is; or memory that others have just now.
+      // The message is too large, which a retry cannot change; or memory is short, which it may.
       return status.error_message().find("larger") != std::string::npos ? Code::kInvalid
                                                                         : Code::kUnavailable;
     case StatusCode::UNAVAILABLE:
@@ -61,11 +61,11 @@ Code code_of(const ::grpc::Status& status) {
     case StatusCode::UNKNOWN:
       return Code::kIo;
     default:
-      return Code::kInvalid;  // it was refused
+      return Code::kInvalid;  // refused
   }
 }
 
-// What gRPC says of connections, which names its own parts, in words for people; other texts stay.
+// Replaces gRPC's texts about connections by plain ones; other texts are unchanged.
 std::string in_words(const std::string& text) {
   constexpr std::string_view kNobody = "Failed to connect to remote host: ";
   if (const std::size_t at = text.rfind(kNobody); at != std::string::npos)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What went wrong, as gRPC's status and back. Beside the status, which has fewer words than we, a
-// line of trailing metadata carries the name of our code, so that it survives the trip exactly. For
-// `server` and `connection` alone; pure.
+// Conversions between replies and gRPC statuses. gRPC has fewer codes than lockstep, so a line of
+// trailing metadata carries the name of lockstep's code. Only `server` and `connection` use them;
+// pure.
 #pragma once
 #include <optional>
 #include <string>
@@ -16,13 +16,14 @@ class Status;
 namespace lockstep::strategies::grpc {
 
 inline constexpr const char* kCodeKey = "lockstep-code";  // its value: engine::name(code)
-// gRPC has methods of services; all of ours are of this one.
+// Prefix of all method names, since gRPC's methods belong to services.
 inline constexpr std::string_view kService = "/lockstep.ParameterServer/";
 
-// Of a reply that is not ok. The text is clipped to what metadata may hold.
+// Returns the status of a failed reply. The text is clipped to the limit of metadata.
 ::grpc::Status status_of(const rpc::Reply& reply);
 
-// `code_name` is what trailing metadata said; empty: nothing. `status` is not OK.
+// Returns the reply for a `status` that is not OK. `code_name`: the code in the trailing metadata;
+// empty if absent.
 rpc::Reply reply_of(const ::grpc::Status& status, std::string_view code_name);
 
 }  // namespace lockstep::strategies::grpc

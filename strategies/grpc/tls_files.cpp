@@ -20,7 +20,7 @@ using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 using Memory = std::unique_ptr<BIO, decltype(&BIO_free)>;
 
-// Bytes of a file; all authorities that browsers know take 220 KB.
+// Maximum bytes of a file; all authorities that browsers know take 220 KB.
 constexpr std::size_t kMostTlsText = std::size_t(4) << 20;
 
 std::string tls_text(const std::string& what, const std::string& path) {
@@ -33,7 +33,7 @@ Memory memory_of(const std::string& text) {
   return {BIO_new_mem_buf(text.data(), int(text.size())), BIO_free};
 }
 
-// A key with a password is none: nobody is there to be asked.
+// Refuses keys with a password, since no user is there to type it.
 int no_password(char*, int, int, void*) {
   return -1;
 }

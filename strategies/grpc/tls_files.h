@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT
-// Mutual TLS by three files in PEM: whom to believe, who this task is, and the proof of it. Both
-// ends of a connection have them, and each shows its certificate to the other. All tasks of a job
-// may have the same three. Read once, when serving or connecting begins.
+// Mutual TLS with three PEM files: the authority to trust, this task's certificate and its private
+// key. Both ends of a connection show their certificates to each other. All tasks of a job may
+// share the files. They are read once, when serving or connecting begins.
 #pragma once
 #include <string>
 
 namespace lockstep::strategies::grpc {
 
 struct TlsFiles {
-  std::string authority = {};    // certificates of those who sign certificates of tasks
-  std::string certificate = {};  // of this task, and those between it and the authority
-  std::string key = {};          // of this certificate, without a password
+  std::string authority = {};    // authorities that sign the tasks' certificates
+  std::string certificate = {};  // this task's, and intermediate ones
+  std::string key = {};          // the certificate's private key, without a password
 
   bool none() const { return authority.empty() && certificate.empty() && key.empty(); }
 };
 
-// What stood in them.
+// Holds the contents of the files.
 struct TlsTexts {
   std::string authority = {}, certificate = {}, key = {};
 };
 
-// Throws Error(kInvalid) where some of the three are named and some are not, and where the key is
-// of another certificate; Error(kIo) for a file that cannot be read; Error(kCorrupt) for one that
-// is not what it should be. Each text names the file.
+// Reads and checks the files. Each error names the file. Throws Error(kInvalid) if only some of the
+// three are named, or if the key does not belong to the certificate. Throws Error(kIo) if a file
+// cannot be read, and Error(kCorrupt) if it has no valid content.
 TlsTexts read(const TlsFiles& files);
 
 }  // namespace lockstep::strategies::grpc

@@ -22,7 +22,7 @@ using engine::Code;
 using engine::require;
 
 constexpr std::size_t kMostValue = std::size_t(64) << 10;
-constexpr std::chrono::milliseconds kPause{20};  // between questions for who has not come
+constexpr std::chrono::milliseconds kPause{20};  // interval of requests for missing texts
 
 std::string said(pmix_status_t status) {
   return PMIx_Error_string(status);
@@ -32,7 +32,7 @@ void require_success(pmix_status_t status, const char* what) {
   if (status != PMIX_SUCCESS) engine::fail(Code::kIo, "PMIx failed to {}: {}", what, said(status));
 }
 
-// Values of PMIx own memory.
+// Owns a PMIx value, which owns memory.
 struct Value {
   Value() { PMIX_VALUE_CONSTRUCT(&value); }
   ~Value() { PMIX_VALUE_DESTRUCT(&value); }
@@ -41,18 +41,19 @@ struct Value {
   pmix_value_t value;
 };
 
-// One question for a rank's text. Shared with PMIx, which may answer after nobody waits any more.
+// Holds one request for a rank's text. PMIx shares it, since it may answer after the wait has
+// ended.
 struct Question {
   std::mutex mutex = {};
   std::condition_variable answered = {};
-  bool over = true;  // nothing is being asked
+  bool over = true;  // no request is pending
   std::optional<std::string> text = {};
   pmix_status_t status = PMIX_SUCCESS;
 };
 
 using Asked = std::shared_ptr<Question>;
 
-// PMIx's thread; `kept` is a copy of the pointer, made for this answer.
+// Stores PMIx's answer; runs on PMIx's thread. `kept`: a copy of the pointer, made for this answer.
 void take_answer(pmix_status_t status, pmix_value_t* value, void* kept) {
   const std::unique_ptr<Asked> question(static_cast<Asked*>(kept));
   {
@@ -131,7 +132,7 @@ class Joined : public Exchange {
     require_success(PMIx_Commit(), "put a text");
   }
 
-  // Asks for a rank's text unless it is there, or being asked for.
+  // Requests a rank's text unless it has arrived or a request is pending.
   void ask(const std::string& key, int rank, const Asked& question) {
     {
       const std::scoped_lock lock(question->mutex);
@@ -152,7 +153,7 @@ class Joined : public Exchange {
     }
   }
 
-  // Waits a moment for each; whether all are there.
+  // Waits for at most kPause; returns whether all texts have arrived.
   static bool came(const std::vector<Asked>& questions, Clock::time_point deadline) {
     const auto until = std::min(deadline, Clock::now() + kPause);
     bool all = true;
@@ -192,7 +193,7 @@ std::string version() {
 }
 
 std::unique_ptr<Exchange> join() {
-  // Without a launcher PMIx would make a job of one process.
+  // PMIx would create a job of one process if there were no launcher.
   require(std::getenv("PMIX_NAMESPACE") != nullptr,
           "no launcher that speaks PMIx (mpirun) started this process: start it by mpirun, or "
           "describe the cluster by TF_CONFIG");

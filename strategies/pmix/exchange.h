@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The processes that mpirun started, as PMIx tells it: who this one is, how many there are, and a
-// text from each to all. MPI is not started: its end waits for all, and a process that it lost
-// would be the end of the job. No type of PMIx is seen here; a build without it has absent.cpp.
+// The processes that mpirun started, as PMIx describes them: this process's rank, their number, and
+// an exchange of one text per process. MPI is not initialized: its finalization waits for all
+// processes, and a lost process would end the job. No PMIx type appears here; a build without PMIx
+// uses absent.cpp.
 //
-// A process that dies and is started again by the launcher would be another one for PMIx, so who
-// exchanges is a supervisor (strategies/session/supervisor.h), which stays, and hands on to its
-// task what it got.
+// A process that the launcher restarts would be a new process for PMIx. Therefore a supervisor
+// (strategies/session/supervisor.h), which does not restart, takes part in the exchange and passes
+// the results to its task.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,28 +17,30 @@
 namespace lockstep::strategies::pmix {
 
 bool available();       // built with PMIx
-std::string version();  // "4.2.2"; empty where not available
+std::string version();  // "4.2.2"; empty if unavailable
 
-// One at a time in a process, in one thread. PMIx has a thread of its own meanwhile, which takes no
-// signals that were blocked when it was made.
+// Represents the process's membership in the PMIx job. A process has one at a time, used by one
+// thread. PMIx runs its own thread meanwhile, which blocks the signals that were blocked at
+// creation.
 class Exchange {
  public:
-  // Tells the launcher that this process ends orderly: without that mpirun takes its end for a
+  // Reports an orderly end to the launcher. Otherwise mpirun takes the end of this process for a
   // failure of the job.
   virtual ~Exchange() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual int host_size() const = 0;  // processes of the job on this host
-  // Gives each process's `mine` to all, by rank. Once for each `name`, in every process; they need
-  // not all be there at once. At most 64 KiB. Throws Error(kTimeout) naming the ranks whose text
-  // had not come at the deadline (they may come later: the same call may be repeated with the same
-  // text), Error(kInvalid) for an empty or too long text, Error(kIo) with what PMIx said.
+  // Returns the `mine` of all processes, by rank. Each process calls it once per `name`; the calls
+  // need not overlap. A text has at most 64 KiB. Throws Error(kTimeout) with the ranks whose text
+  // had not arrived at the deadline. They may arrive later, so the call may be repeated with the
+  // same text. Throws Error(kInvalid) if the text is empty or too long, and Error(kIo) with PMIx's
+  // message.
   virtual std::vector<std::string> all(const std::string& name, const std::string& mine,
                                        engine::Clock::time_point deadline) = 0;
 };
 
-// Throws Error(kInvalid) where PMIx is not available, saying what would give it, or where no
-// launcher that speaks PMIx started this process; Error(kIo) with what PMIx said.
+// Throws Error(kInvalid) if this build has no PMIx, and says how to get it. Throws Error(kInvalid)
+// if no launcher with PMIx started this process, and Error(kIo) with PMIx's message.
 std::unique_ptr<Exchange> join();
 
 }  // namespace lockstep::strategies::pmix

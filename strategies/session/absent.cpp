@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Servers in a build without gRPC: each says what is missing, as strategies/grpc/absent.cpp does.
+// Parameter servers in a build without gRPC: each call fails and says what is missing
+// (strategies/grpc/absent.cpp).
 #include <cstdlib>
 
 #include "strategies/grpc/connection.h"

@@ -10,7 +10,7 @@
 namespace lockstep::strategies {
 namespace {
 
-// Answers whatever it is asked with that the job is over.
+// Answers every call with the end of the job.
 class Refusal : public rpc::Service {
  public:
   explicit Refusal(const std::string& why) : why_("the chief ended the job: " + why) {}
@@ -38,7 +38,7 @@ void tell_of_chiefs_death(const ClusterSpec& cluster, const std::string& why,
     Servers(std::move(servers), "", notice).done(why, true, notice);
     std::this_thread::sleep_until(until);
   } catch (const std::exception&) {
-    // who is not told ends by a deadline of its own
+    // Tasks that are not reached end by their own deadlines.
   }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What is done when a chief was killed, by who watched over it: its servers are told that the job
-// failed, and so are the workers that ask at its address, for some seconds. Without it they would
-// ask a chief that cannot come back for as long as their deadlines.
+// Reports of a killed chief's death. The chief's supervisor tells the servers that the job failed.
+// For some seconds it also answers workers that call the chief's address. Otherwise they would wait
+// for a chief that cannot come back until their deadlines.
 //
-// One thread; takes `notice`. Says nothing and throws nothing: whoever is not reached ends by its
-// deadline. In a build without gRPC, where there are no such jobs, it does nothing.
+// Not thread-safe; takes `notice`. Logs and throws nothing: tasks that are not reached end by their
+// deadlines. Does nothing in a build without gRPC, which has no such jobs.
 #pragma once
 #include <chrono>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace lockstep::strategies {
 
-// `serve`: how the chief listened; the address is the cluster's.
+// `serve`: the options with which the chief served; the address is taken from the cluster.
 void tell_of_chiefs_death(const ClusterSpec& cluster, const std::string& why,
                           grpc::ServeOptions serve,
                           std::chrono::milliseconds notice = std::chrono::seconds(3)) noexcept;

@@ -13,9 +13,9 @@ namespace lockstep::strategies {
 
 namespace {
 
-constexpr std::size_t kLongestFault = 500;  // characters that are sent
+constexpr std::size_t kLongestFault = 500;  // maximum characters that are sent
 
-// A line of what the GPUs are, and where.
+// Returns one line with the GPUs and their locations.
 std::string gpus_text(const std::vector<engine::Device*>& gpus) {
   std::string text;
   for (const engine::Device* gpu : gpus)
@@ -28,7 +28,7 @@ bool several_processes(const Session& session) {
   return session.launch().present && session.launch().size > 1;
 }
 
-// Why this process cannot compute on GPUs; empty where it can.
+// Returns why this process cannot compute on GPUs; empty if it can.
 std::string why_no_gpu(Session& session, const StrategyOptions& options, GpuShare share) {
   const std::vector<engine::Device*> gpus = session.gpus();
   if (gpus.empty()) return "no GPU was found";
@@ -53,7 +53,7 @@ StrategyOptions with_kind(Session& session, StrategyOptions options, GpuShare sh
   const auto fault = std::ranges::find_if_not(faults, &std::string::empty);
   options.device = fault == faults.end() ? "cuda" : "cpu";
   if (fault == faults.end()) return options;
-  // A machine without GPUs is an ordinary case; one whose GPUs do not work is not.
+  // A machine without GPUs is normal; one whose GPUs do not work deserves a warning.
   const engine::Log& log = session.log();
   if (session.gpus().empty())
     log.info("device: cpu, because {}", *fault);
@@ -85,7 +85,8 @@ StrategyOptions with_devices(Session& session, StrategyOptions options, GpuShare
                   options.replicas.value_or(1));
   const std::vector<engine::Device*> gpus =
       options.device == "cuda" ? session.gpus() : std::vector<engine::Device*>();
-  if (gpus.empty()) {  // of none the search for the device tells why
+  // Without GPUs the search for the device reports the reason.
+  if (gpus.empty()) {
     options.devices.assign(std::size_t(options.replicas.value_or(1)), options.device);
     return options;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From a session to a strategy: the one line in which programs differ. Options that were not given
-// are chosen from what the session found. All throw Error(kInvalid) for what cannot be.
+// Factories that make a strategy from a session: programs differ only in this line. Defaults of
+// options depend on what the session found. All throw Error(kInvalid) for invalid options.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -18,53 +18,59 @@ namespace lockstep::strategies {
 
 struct StrategyOptions {
   StepChoices step = {};
-  std::optional<int> replicas = {};  // of this process; else one, or one a GPU of "cuda"
-  // Of all of them. "cuda": the GPUs of this host, which its processes share (gpu_assignment.h).
-  // "auto": "cuda" where every process of the job can have a GPU that works, else "cpu".
+  // Number in this process; default: one, or one per GPU if `device` is "cuda".
+  std::optional<int> replicas = {};
+  // Device of all replicas. "cuda": the GPUs of this host, which its processes share
+  // (gpu_assignment.h). "auto": "cuda" if every process of the job can have a working GPU, else
+  // "cpu".
   std::string device = "cpu";
-  // A device for each replica instead of these two: {"cuda:0", "cuda:1"}. One may stand there more
-  // than once.
+  // Replaces `replicas` and `device`: one device per replica, {"cuda:0", "cuda:1"}. Devices may be
+  // repeated.
   std::vector<std::string> devices = {};
-  int threads = 0;   // library threads of a replica; 0: this host's cores shared equally
-  bool bind = true;  // replicas to processors of their own, where that fits
-  std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
-  // Of the batch, by rank, the same in all processes; empty: equal.
+  // Library threads per replica; 0: an equal share of this host's cores.
+  int threads = 0;
+  // Binds replicas to disjoint processors if there are enough.
+  bool bind = true;
+  std::optional<std::chrono::milliseconds> deadline = {};  // default: 60 s or 20 median steps
+  // Relative shares of the batch by rank, the same in all processes; empty: equal.
   std::vector<std::uint64_t> shares = {};
-  // For what is not asked for: choose by what the ranks are measured to cost each other, once a
-  // strategy: between hosts now, in some tenths of a second, on one host before, if `cost_cache`
-  // has it. Else, and where this is false, by costs that are assumed.
+  // Chooses unspecified options by measured costs between the ranks, once per strategy. Costs
+  // between hosts are measured now, in some tenths of a second. Costs on one host are read from
+  // `cost_cache`. Without measurements, or if this is false, assumed costs are used.
   bool measured = false;
-  std::filesystem::path cost_cache = {};  // folder that keeps measured costs; empty: none are kept
-  // Bytes of this process in all; 0: what there is. More is refused before any is taken, with
-  // Error(kMemory).
+  // Folder that keeps measured costs; empty: none are kept.
+  std::filesystem::path cost_cache = {};
+  // Maximum bytes of this process; 0: the available memory. If the need is larger, throws
+  // Error(kMemory) before anything is allocated.
   std::size_t memory_limit = 0;
 };
 
-// This process among those that see the same GPUs of a host.
+// Identifies this process among those that see the same GPUs of a host.
 struct GpuShare {
   int number = 0, among = 1;
 };
-// Of the processes of a job that a launcher started. Collective where there are several and the
-// options are for device "cuda" or "auto".
+// Returns the share of GPUs for a launched job. Collective if there are several processes and the
+// options ask for device "cuda" or "auto".
 GpuShare share_of_gpus(Session& session, const StrategyOptions& options);
-// The options with "cuda" or "cpu" in place of "auto", which is logged. Collective likewise.
+// Replaces "auto" by "cuda" or "cpu" and logs it. Collective like share_of_gpus.
 StrategyOptions with_kind(Session& session, StrategyOptions options, GpuShare share = {});
-// The options with `devices` in place of `device` and `replicas`. Error(kInvalid) where GPUs are
-// fewer than processes.
+// Replaces `device` and `replicas` by `devices`. Throws Error(kInvalid) if there are fewer GPUs
+// than processes.
 StrategyOptions with_devices(Session& session, StrategyOptions options, GpuShare share = {});
 
-// Library threads of a replica, where so many such processes share this host. Refuses replicas and
-// threads that cannot be.
+// Returns the library threads per replica if `processes` processes like this one share the host.
+// Throws Error(kInvalid) for invalid numbers.
 int threads_of(const StrategyOptions& options, int processes);
 
-// A device for each replica of this process, as options with_devices name them. Error(kInvalid)
-// lists what there is.
+// Returns a device for each replica of this process, as named by with_devices. Throws
+// Error(kInvalid) that lists the existing devices.
 std::vector<engine::Device*> devices_of(Session& session, const StrategyOptions& options);
-// The replicas of this one process. Refuses a job of several processes, which would train apart.
+// Makes a strategy for the replicas of this process. Throws Error(kInvalid) in a job of several
+// processes, which would train separately.
 Mirrored mirrored(Session& session, const StrategyOptions& options = {});
-// The replicas of all processes of the job. Collective.
+// Makes a strategy for the replicas of all processes of the job. Collective.
 CollectiveAllReduce collective_all_reduce(Session& session, const StrategyOptions& options = {});
-// Either by name, as flags give it.
+// Makes either strategy by its name, as flags give it.
 std::unique_ptr<engine::Strategy> make_strategy(std::string_view name, Session& session,
                                                 const StrategyOptions& options = {});
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Which GPUs of its host the replicas of a process take where none are named: the processes that
-// see the same GPUs share them in their order, as equally as can be. Those that see others (as
-// launchers make it by CUDA_VISIBLE_DEVICES) have these for themselves. Any thread; costs nothing.
-// Throws Error(kInvalid) where processes are more than GPUs, saying what would be right.
+// Assignment of a host's GPUs to the replicas of a process if no device is named. Processes that
+// see the same GPUs share them in order, as equally as possible. Processes that see other GPUs
+// (launchers set CUDA_VISIBLE_DEVICES) use those exclusively. Thread-safe; costs nothing. Throws
+// Error(kInvalid) with a remedy if there are more processes than GPUs.
 #pragma once
 #include <optional>
 #include <vector>
@@ -10,14 +10,15 @@
 namespace lockstep::strategies {
 
 struct GpuAssignment {
-  int gpus = 0;               // that the process sees; at least one
-  int number = 0, among = 1;  // of the processes that share them
-  // So many replicas; none: one on each GPU of the process's share.
+  int gpus = 0;  // visible to the process; at least one
+  // Index among the processes that share them, and their number.
+  int number = 0, among = 1;
+  // Number of replicas; default: one per GPU of the process's share.
   std::optional<int> replicas = {};
 };
 
-// The GPU of each replica, as one of those seen. Of more replicas than GPUs those on one are
-// neighbours.
+// Returns the GPU of each replica as an index of the visible ones. If replicas share a GPU, they
+// have consecutive numbers.
 std::vector<int> assigned_gpus(const GpuAssignment& assignment);
 
 }  // namespace lockstep::strategies

@@ -13,8 +13,9 @@
 
 namespace lockstep::strategies {
 
-// A socket that is bound and does not listen: with SO_REUSEADDR, which servers set too, another may
-// be bound there and listen; the system gives the port to nobody who asks for any.
+// The socket is bound but does not listen. With SO_REUSEADDR, which servers also set, another
+// socket may bind to the port and listen. The system does not give the port to programs that ask
+// for any.
 HeldPort::HeldPort(bool loopback) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A port of this host that nobody else is given, kept for a server that has not been started yet,
-// or that comes back: it may listen there all the same. Not for several threads at once.
+// A reserved port of this host. The system assigns it to no other program. A server that starts
+// later, or again, can still listen on it. Not thread-safe.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@ namespace lockstep::strategies {
 
 class HeldPort {
  public:
-  // One that is free. `loopback`: of 127.0.0.1 alone, else of all addresses. Throws Error(kIo).
+  // Takes a free port. `loopback`: on 127.0.0.1 only, else on all addresses. Throws Error(kIo).
   explicit HeldPort(bool loopback);
   ~HeldPort();
   HeldPort(const HeldPort&) = delete;

@@ -26,7 +26,8 @@ constexpr char kEndsWithChief[] =
 
 constexpr std::chrono::seconds kForTheChief{10};
 
-// Whether others reach this host by that name, as far as this host's own view of it says.
+// Returns whether this host resolves the name to loopback addresses only, so that other hosts
+// cannot use it.
 bool is_loopback(const std::string& name) {
   addrinfo hints{}, *list = nullptr;
   hints.ai_family = AF_UNSPEC;
@@ -53,7 +54,7 @@ std::string own_host(const std::string& interface, bool one_host) {
 }  // namespace
 
 int run_launched_task(char** argv, const LaunchedOptions& options) {
-  // Signals first: PMIx has a thread of its own, which must not take them.
+  // Signals come first, because PMIx has its own thread, which must not receive them.
   Supervisor supervisor(options.log);
   const auto job = pmix::join();
   const ClusterTask me = role_of_rank(job->rank(), job->size(), options.servers);

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
-// A process of mpirun as the supervisor of its task in a parameter server job: it takes a port,
-// tells it to the other processes (strategies/pmix), and starts this program again as the task,
-// which finds the cluster and who it is in TF_CONFIG, as if somebody had started it by hand. A task
-// that is killed is started again at the same address; the chief is not: its job ends with it.
+// An mpirun process that supervises its task in a parameter server job. It reserves a port, tells
+// it to the other processes (strategies/pmix) and starts this program again as the task. The task
+// gets the cluster and its role from TF_CONFIG, as if a user had started it. A killed task is
+// restarted at the same address. A killed chief is not: the job ends with it.
 //
 //   if (!supervised() && session_was_launched) return run_launched_task(argv, {.servers = 2});
 //   const ClusterConfig cluster = parse_tf_config(getenv("TF_CONFIG"), ...);
 //
-// MPI is not touched. mpirun ends the whole job when a supervisor ends with another code than 0,
-// and that becomes its own code; with --enable-recovery it does not. So that it is the chief's
-// where that is what failed, a supervisor whose task ended with kTryAgain gives the chief's 10
-// seconds to end first.
+// MPI is not used. Without --enable-recovery, mpirun ends the whole job if a supervisor exits with
+// another code than 0, and returns that code. To make it the chief's code if the chief failed, a
+// supervisor whose task exited with kTryAgain first gives the chief's 10 seconds to exit.
 #pragma once
 #include <chrono>
 #include <string>
@@ -20,26 +19,27 @@
 
 namespace lockstep::strategies {
 
-// The exit code of a task that ends because another process failed; sysexits.h: try again.
+// The exit code of a task that ends because another process failed (sysexits.h: try again).
 inline constexpr int kTryAgain = 75;
 
 struct LaunchedOptions {
   int servers = 1;   // the last ranks; rank 0 is the chief
-  int restarts = 3;  // of each task but the chief's
-  // Of this process's address: of that network interface, "eth1". Empty: 127.0.0.1 where all
-  // processes are on this host, else its name, or, where it calls itself by that a loopback address
-  // (so installers write /etc/hosts), its first other address.
+  int restarts = 3;  // per task, except the chief's
+  // Network interface of this process's address, "eth1". Default: 127.0.0.1 if all processes are on
+  // this host, else the host's name. If the host resolves its name to a loopback address (as
+  // installers write /etc/hosts), its first other address is used.
   std::string interface = {};
-  std::chrono::milliseconds deadline{60000};  // until all processes are there
-  grpc::TlsFiles tls = {};                    // of the tasks: by them the others hear of a
-  bool insecure = false;                      // chief that was killed
+  std::chrono::milliseconds deadline{60000};  // for all processes to arrive
+  // Used by the tasks, and to report a killed chief to them.
+  grpc::TlsFiles tls = {};
+  bool insecure = false;
   engine::Log log = engine::Log();
 };
 
-// The task's exit code. From the thread that is the program's first, before there are others.
-// Throws Error(kInvalid) where ranks and servers do not fit, in a build without PMIx, and where
-// nobody launched this process; Error(kTimeout) naming the ranks that did not come; and what
-// Supervisor::run throws.
+// Runs the task and returns its exit code. Call it on the program's first thread, before others
+// exist. Throws Error(kInvalid) if ranks and servers do not match, in a build without PMIx, and if
+// no launcher started this process. Throws Error(kTimeout) with the ranks that did not arrive, and
+// the errors of Supervisor::run.
 int run_launched_task(char** argv, const LaunchedOptions& options);
 
 }  // namespace lockstep::strategies

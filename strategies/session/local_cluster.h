@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Parameter servers within this process: a store and a service each, reached by plain calls. For
-// training on one host without further tasks, and for programs that want to see how it goes.
+// Parameter servers in this process, each with a store and a service that are called directly.
+// Useful for training on one host without further tasks, and for inspection by programs.
 //
-// Threads: any. Costs a thread a server, and one a connection. Built only where there is protobuf.
+// Thread-safe. Costs one thread per server and one per connection. Built only with protobuf.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -19,11 +19,11 @@ namespace lockstep::strategies {
 
 class LocalCluster {
  public:
-  // `device` makes the servers' updates in memory of the host, so it is no GPU. It outlives them,
-  // and so does `storage`, if it is given (else the file system).
+  // `device` runs the servers' updates in host memory, so it must not be a GPU. It must outlive the
+  // servers; so must `storage` if it is given (default: the file system).
   LocalCluster(std::size_t servers, engine::Device& device, engine::DType dtype,
                engine::Log log = engine::Log(), engine::Storage* storage = nullptr);
-  ~LocalCluster();  // connections have ended
+  ~LocalCluster();  // connections must have ended
   LocalCluster(LocalCluster&&) noexcept;
   std::size_t servers() const { return servers_.size(); }
   std::unique_ptr<rpc::Connection> connect(std::size_t server) const;

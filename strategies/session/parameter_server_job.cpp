@@ -27,13 +27,13 @@ struct Parts {
   std::optional<grpc::ServeOptions> chief = {};
 };
 
-// Whether a task is on the same host as this one, as far as addresses say.
+// Returns whether the task's address has the same host as this task's.
 bool near(const ClusterConfig& cluster, const std::string& address) {
   return parse_host_port(address).host ==
          parse_host_port(address_of(cluster.spec, cluster.task)).host;
 }
 
-// Of the workers' processes of this host.
+// Returns this process's share of GPUs among the workers' processes of this host.
 GpuShare neighbours(const ClusterConfig& cluster) {
   const auto here = [&](const std::string& address) { return near(cluster, address); };
   const auto& workers = cluster.spec.workers;
@@ -42,8 +42,8 @@ GpuShare neighbours(const ClusterConfig& cluster) {
           int(std::count_if(workers.begin(), workers.end(), here))};
 }
 
-// All workers' processes have as many replicas: a GPU that is over has none, and one where each
-// process chooses its kind of device for itself.
+// Gives all workers' processes equally many replicas. Surplus GPUs stay unused. With "auto", where
+// each process chooses its own kind of device, the default is one replica.
 StrategyOptions with_equal_devices(Session& session, StrategyOptions options, GpuShare share) {
   if (options.device == "auto") options.replicas = options.replicas.value_or(1);
   options = with_kind(session, std::move(options), share);
@@ -52,7 +52,7 @@ StrategyOptions with_equal_devices(Session& session, StrategyOptions options, Gp
   return with_devices(session, options, share);
 }
 
-// Bodies of messages to a server on this host do not go through sockets.
+// Connects to a server. Bodies of messages to a server on this host use shared memory.
 std::unique_ptr<rpc::Connection> connect_server(const ClusterConfig& cluster, std::size_t server,
                                                 const grpc::ConnectOptions& options,
                                                 const engine::Log& log) {
@@ -90,7 +90,7 @@ void join_cluster(const ClusterConfig& cluster, const ServerOptions& servers, in
   }
 }
 
-// A server's part of the job, to its end: the exit code.
+// Runs a server's task until its end; returns the exit code.
 int serve(const ClusterConfig& cluster, const ServerOptions& servers,
           std::chrono::milliseconds life, const engine::Log& log) {
   ServerTaskOptions options;
@@ -104,7 +104,7 @@ int serve(const ClusterConfig& cluster, const ServerOptions& servers,
   return end->failed ? kTryAgain : 0;
 }
 
-// Who this process is, where that was not said. Does not return in those that train nothing.
+// Determines the role of this process if it is not given. Returns only in processes that train.
 ServerOptions take_part(Session& session, ServerOptions servers,
                         std::chrono::milliseconds deadline) {
   if (servers.cluster) return servers;
@@ -120,7 +120,8 @@ ServerOptions take_part(Session& session, ServerOptions servers,
   require(session.arguments() != nullptr,
           "parameter_server has processes of its own, and none on a communicator: make the session "
           "from argc and argv");
-  session.connected();  // no threads of the session's are left
+  // No threads of the session are left.
+  session.connected();
   std::exit(run_launched_task(session.arguments(), {.servers = servers.servers,
                                                     .restarts = servers.restarts,
                                                     .deadline = deadline,
@@ -129,7 +130,7 @@ ServerOptions take_part(Session& session, ServerOptions servers,
                                                     .log = session.log()}));
 }
 
-// Options that only an all-reduce could obey.
+// Throws if options are given that only an all-reduce uses.
 void refuse_sums(const StrategyOptions& options) {
   const StrategyOptions none;
   std::vector<std::string_view> given;
@@ -169,7 +170,7 @@ Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions&
   engine::Device& device = *result.devices.front();
   if (device.id().kind != "cuda") {
     const int replicas = int(options.devices.size()) * share.among;
-    const int of_servers = servers.cluster ? 0 : servers.servers;  // also of this process
+    const int of_servers = servers.cluster ? 0 : servers.servers;  // they are also in this process
     session.watch_processors(result.threads, result.threads * replicas + of_servers);
   }
   result.dtype = options.step.dtype.value_or(kept_dtype(device));
@@ -187,7 +188,7 @@ Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions&
     return parts;
   }
   result.servers = std::size_t(servers.servers);
-  // Servers keep their variables in memory of the host, whatever the workers' device.
+  // Servers keep variables in host memory, whatever the workers' device.
   engine::Device& updates =
       device.id().kind == "cuda" ? engine::find(session.devices(), {"cpu", 0}) : device;
   parts.cluster =
@@ -211,7 +212,7 @@ ParameterServerJob::ParameterServerJob(std::shared_ptr<LocalCluster> cluster,
   if (chief != nullptr) chief_ = grpc::serve(scheduler(), *chief);
 }
 
-// The others hear of the end before nobody answers any more.
+// Tells the other processes about the end while the service can still answer them.
 ParameterServerJob::~ParameterServerJob() {
   close();
 }

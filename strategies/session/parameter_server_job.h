@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The third strategy, from a session. In one process the servers lie within it, and its replicas
-// are the workers:
+// The parameter server strategy, made from a session. In one process, the servers run inside it and
+// its replicas are the workers:
 //
 //   auto strategy = lockstep::parameter_server(session, {.servers = 2});
 //
-// As a task of a cluster its replicas are some of the workers; the servers are tasks of their own
-// (server_task.h), at the addresses that the cluster says. The chief listens at its address, too.
+// In a task of a cluster, its replicas are some of the workers. The servers are separate tasks
+// (server_task.h) at the cluster's addresses; the chief also listens at its address.
 //
-// Without `cluster`, TF_CONFIG says whether this process is such a task; and where mpirun started
-// several processes, the last `servers` are servers and the others workers. Then the call returns
-// in workers alone: in a server's task it serves, and in a process that mpirun started it watches
-// over its task, this program started once more (launched_task.h). Both leave the program, by
-// std::exit, when their part is over, with 0, or with 75 where the job failed. So make the strategy
-// before data are read and threads are started.
-//
-// What follows of each option stands in parameter_server.h. Throws Error(kInvalid) in a build
-// without gRPC, whose messages these are.
+// Without `cluster`, TF_CONFIG or mpirun decides the roles; see `parameter_server` below.
+// parameter_server.h describes the options.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -35,10 +28,11 @@ struct ServerOptions {
   UpdateOptions updates = {};
   std::string place = "round_robin";             // or "greedy": by bytes
   std::string partition = "none";                // "fixed:3", "min:64KiB", "max:4MiB"
-  std::optional<PlacementRules> placement = {};  // instead of both: pins, functions
-  std::string container = "train";               // under which servers keep the variables
-  int restarts = 3;                              // of a task that is killed, under mpirun
-  // This process is that task, a worker's or the chief's; all of them have as many replicas.
+  std::optional<PlacementRules> placement = {};  // instead of `place` and `partition`
+  std::string container = "train";               // name of the variables' container on servers
+  int restarts = 3;                              // per killed task, under mpirun
+  // This process's task, a worker or the chief. All worker processes must have equally many
+  // replicas.
   std::optional<ClusterConfig> cluster = {};  // instead of `servers`
   grpc::TlsFiles tls = {};
   bool insecure = false;  // see grpc::ServeOptions
@@ -46,7 +40,7 @@ struct ServerOptions {
 
 class LocalCluster;
 
-// A base, so that the servers outlive the strategy that calls them.
+// Owns the servers. It is a base class, so that they outlive the strategy that calls them.
 struct JobServers {
   explicit JobServers(std::shared_ptr<LocalCluster> cluster) : local(std::move(cluster)) {}
   std::shared_ptr<LocalCluster> local;
@@ -54,7 +48,7 @@ struct JobServers {
 
 class ParameterServerJob : private JobServers, public ParameterServer {
  public:
-  // `chief`: where the chief listens; null where nobody follows.
+  // Listens as `chief` says; null if no process follows this one.
   ParameterServerJob(std::shared_ptr<LocalCluster> cluster, ParameterServerOptions options,
                      const grpc::ServeOptions* chief);
   ~ParameterServerJob() override;
@@ -63,6 +57,14 @@ class ParameterServerJob : private JobServers, public ParameterServer {
   std::unique_ptr<grpc::Server> chief_;
 };
 
+// Makes the strategy. Without `cluster`, TF_CONFIG says whether this process is a task of a
+// cluster. If mpirun started several processes, the last `servers` are servers and the others
+// workers.
+//
+// In these cases the call returns only in workers. A server's task serves inside the call; an
+// mpirun process supervises its task, a second start of this program (launched_task.h). Both then
+// exit by std::exit, with 0 or, if the job failed, 75. Therefore make the strategy before loading
+// data or starting threads. Throws Error(kInvalid) in a build without gRPC.
 ParameterServerJob parameter_server(Session& session, const ServerOptions& servers = {},
                                     const StrategyOptions& options = {});
 std::unique_ptr<engine::Strategy> make_parameter_server(Session& session,

@@ -6,7 +6,8 @@
 namespace lockstep::strategies {
 namespace {
 
-constexpr int kDisturbed = 2;  // intervals in a row: one alone may be a start of something
+// Consecutive intervals; a single one may be due to a start.
+constexpr int kDisturbed = 2;
 
 }  // namespace
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Notices that this process has fewer processors than busy threads, and then lets its library
-// threads sleep while they wait (engine/cpu/brief_waits.h). Known at once where the job itself has
-// more threads than processors; where other programs take them, the kernel's count of the time that
-// this process's threads waited for a processor tells, and one warning says so. One thread of its
-// own until then, which reads some files of /proc twice a second.
+// Detection of too few processors for this process's busy threads. Library threads then sleep while
+// they wait (engine/cpu/brief_waits.h). If the job itself has more threads than processors, this is
+// known at once. Otherwise a thread checks twice a second, with some files of /proc, how long this
+// process's threads waited for a processor. If other programs use the processors, it warns once and
+// ends.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -19,12 +19,13 @@
 namespace lockstep::strategies {
 
 struct ProcessorWatchOptions {
-  int library_threads = 1;  // of a replica
-  int threads = 1;          // busy ones of all processes of the job on this host
+  int library_threads = 1;  // per replica
+  // Busy threads of all processes of the job on this host.
+  int threads = 1;
   int processors = 1;
   engine::Log log = engine::Log();
   std::chrono::milliseconds interval{500};
-  // The longest wait of a thread of this process since it was asked before: for tests.
+  // Returns the longest wait of a thread of this process since the last call; for tests.
   std::function<collectives::ProcessorWait()> wait = {};
 };
 
@@ -40,7 +41,7 @@ class ProcessorWatch {
   std::optional<engine::cpu::BriefWaits> brief_;
   std::mutex mutex_;
   std::condition_variable_any stopped_;
-  std::jthread thread_;  // last: it uses the others
+  std::jthread thread_;  // last member: it uses the others
 };
 
 }  // namespace lockstep::strategies

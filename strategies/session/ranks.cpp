@@ -32,8 +32,10 @@ void run_ranks(Session& session, int size,
   std::vector<std::unique_ptr<engine::Ops>> ops;
   for (int rank = 0; rank < size; ++rank) ops.push_back(sums(session));
   std::mutex mutex;
-  std::exception_ptr first, replaced;  // both live until all have ended: their owners may read them
-  bool told = false;                   // the first is what another rank had told of itself
+  // Both live until all threads have ended, since their owners may read them.
+  std::exception_ptr first, replaced;
+  // `first` is another rank's report of its own error.
+  bool told = false;
   auto keep = [&](bool only_told = false) {
     std::scoped_lock lock(mutex);
     if (first && (!told || only_told)) return;
@@ -58,7 +60,8 @@ void run_ranks(Session& session, int size,
   };
   std::vector<std::jthread> threads;
   for (std::size_t rank = 0; rank < std::size_t(size); ++rank) threads.emplace_back(work, rank);
-  threads.clear();  // joins; every wait of a rank has its deadline
+  // Joins the threads; every wait of a rank has a deadline.
+  threads.clear();
   if (first) std::rethrow_exception(first);
 }
 

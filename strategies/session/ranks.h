@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// EXPERIMENTAL, like the communicator: how a program with a loop of its own gets one.
+// EXPERIMENTAL, like the communicator: communicators for programs with their own training loop.
 #pragma once
 #include <functional>
 
@@ -8,14 +8,15 @@
 
 namespace lockstep::strategies {
 
-// The processes of this job as ranks, one each. Collective; the session outlives it.
+// Returns a communicator whose ranks are the job's processes. Collective; the session must outlive
+// it.
 collectives::Communicator communicator(Session& session,
                                        const collectives::CommunicatorOptions& options = {});
 
-// `size` ranks that are threads of this one process, each with a communicator of its own: calls
-// `body` on each, and returns when all have come back. The first error of any is rethrown (rather
-// the cause on one rank than what the others were told of it), and ends the waits of the others.
-// Where threads of the process should count as ranks of a larger job: use processes.
+// Runs `body` on `size` ranks, which are threads of this process with a communicator each. Returns
+// when all have returned. The first error of any rank is rethrown and ends the waits of the others.
+// An error of a rank itself has precedence over the report of it by other ranks. The threads cannot
+// be ranks of a larger job; use processes for that.
 void run_ranks(Session& session, int size,
                const std::function<void(collectives::Communicator&)>& body,
                const collectives::CommunicatorOptions& options = {});

@@ -15,12 +15,14 @@ namespace {
 
 using engine::Clock;
 
-constexpr std::chrono::milliseconds kBetweenChecks{
-    100};                                   // how often signals and silence are looked for
-constexpr int kBeginning = 10;              // lives of a server to which nobody has come yet
-constexpr std::chrono::seconds kLonely{5};  // after a signal: the chief looks every second
+// Interval of checks for signals and silence.
+constexpr std::chrono::milliseconds kBetweenChecks{100};
+// Factor of `life` before the first call.
+constexpr int kBeginning = 10;
+// Silence after which a signal ends the server; the chief calls every second.
+constexpr std::chrono::seconds kLonely{5};
 
-// Remembers when somebody last asked for something.
+// Remembers the time of the last call.
 class Heard : public rpc::Service {
  public:
   explicit Heard(rpc::Service& service) : service_(service) {}
@@ -54,7 +56,7 @@ class Task : public ServerTask {
 
   std::optional<ShardService::End> join(Clock::time_point until,
                                         const std::atomic<int>* interrupt) override {
-    std::optional<Clock::time_point> asked;  // to end, by a signal
+    std::optional<Clock::time_point> asked;  // time of a signal to end
     for (;;) {
       const auto now = Clock::now();
       if (auto end = service_.join(std::min(until, now + kBetweenChecks))) {
@@ -63,7 +65,7 @@ class Task : public ServerTask {
       }
       const auto silent = now - heard_.last();
       if (interrupt != nullptr && *interrupt != 0) {
-        // A job that is asked to end saves first, and its chief says when it has.
+        // A job that is asked to end saves first, and its chief reports the end.
         if (!asked) {
           asked = now;
           if (heard_.ever() && silent <= kLonely && options_.shutdown_timeout.count() > 0)
@@ -97,7 +99,8 @@ class Task : public ServerTask {
   ShardService service_;
   Heard heard_{service_};
   rpc::SharedService shared_{heard_};
-  std::unique_ptr<grpc::Server> server_;  // the last one: nothing calls what it outlived
+  // Last member: nothing calls the members that it outlives.
+  std::unique_ptr<grpc::Server> server_;
 };
 
 }  // namespace

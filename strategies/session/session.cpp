@@ -15,7 +15,7 @@
 namespace lockstep::strategies {
 namespace {
 
-// Of several processes on a host one speaks for all.
+// Returns a silent log: one process per host speaks for all.
 engine::Log silent() {
   return engine::Log("", engine::Log::Level::kError, [](engine::Log::Level, std::string_view) {});
 }
@@ -35,7 +35,7 @@ Session::Session(int argc, char** argv, SessionOptions options)
   require_possible(options_.network);
   if (options_.launched && !supervised() && tf_config_of_environment() == nullptr)
     collectives::mpi::require_known_launcher();
-  // A sibling that dies before this process has met it would leave it waiting in MPI's own start.
+  // Without the watch a sibling's early death would leave this process waiting in MPI_Init.
   if (launch_.present && launch_.local_size > 1) {
     start_watch_ = std::make_unique<collectives::mpi::StartWatch>();
   }
@@ -48,7 +48,7 @@ Session::Session(MpiCommunicator communicator, SessionOptions options)
       bootstrap_(collectives::mpi::open(communicator, {options_.deadline})),
       exceptions_(std::uncaught_exceptions()) {
   require_possible(options_.network);
-  // This part of the job is the job, whatever the launcher started.
+  // The communicator's processes are the job, whatever the launcher started.
   const std::vector<int> hosts = bootstrap_->hosts();
   launch_.present = true;
   launch_.rank = bootstrap_->process();

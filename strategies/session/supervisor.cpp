@@ -21,11 +21,11 @@ namespace {
 
 using engine::Code;
 
-// "PROCESS:START", the supervisor's process and which start this is. A program that the task starts
-// inherits the word, but has another parent.
+// "PROCESS:START": the supervisor's process, and the number of this start. A program that the task
+// starts inherits the variable but has another parent.
 constexpr std::string_view kWord = "LOCKSTEP_SUPERVISED";
 constexpr const char* kSelf = "/proc/self/exe";
-constexpr int kNoProgram = 127;  // as shells have it
+constexpr int kNoProgram = 127;  // like shells
 constexpr int kBySignal = 128;
 
 std::optional<int> number(std::string_view text) {
@@ -35,7 +35,7 @@ std::optional<int> number(std::string_view text) {
   return value;
 }
 
-// The environment of a task as execve wants it.
+// Returns the environment of a task for execve.
 std::vector<std::string> environment_of(const Environment& words) {
   std::vector<std::string> result;
   const auto replaced = [&](std::string_view entry) {
@@ -79,7 +79,8 @@ Supervisor::Supervisor(engine::Log log) : log_(std::move(log)) {
       sigaddset(&taken_, signal);
   }
   pthread_sigmask(SIG_BLOCK, &taken_, &before_);
-  struct sigaction standard {};  // where SIGCHLD is ignored nobody hears how a child ended
+  // If SIGCHLD is ignored, a child's status is lost.
+  struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &standard, &child_before_);
 }
@@ -124,11 +125,12 @@ void Supervisor::start(char** argv, const TaskOptions& task, int number) {
   if (child < 0)
     engine::fail(Code::kIo, "{} cannot be started: {}", task.name,
                  std::generic_category().message(errno));
-  if (child == 0) {  // only what may be done in a copy of one thread
-    // A group of its own: what a terminal or launcher sends to our group comes once, from us.
+  // The child may call only functions that are safe in a forked copy of one thread.
+  if (child == 0) {
+    // In its own group the task gets signals for our group only once, from this process.
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != supervisor) _exit(kNoProgram);  // it died before that was set
+    if (getppid() != supervisor) _exit(kNoProgram);  // it died before the prctl call
     sigaction(SIGCHLD, &child_before_, nullptr);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     execve(kSelf, argv, pointers.data());
@@ -145,7 +147,7 @@ int Supervisor::wait() {
       return status;
     }
     siginfo_t signal{};
-    if (sigwaitinfo(&taken_, &signal) < 0) continue;  // interrupted by one that is not ours
+    if (sigwaitinfo(&taken_, &signal) < 0) continue;  // interrupted by a foreign signal
     if (signal.si_signo != SIGCHLD) pass_on(signal.si_signo);
   }
 }
@@ -161,7 +163,8 @@ void Supervisor::linger(std::chrono::milliseconds duration) {
 }
 
 void Supervisor::pass_on(int signal) {
-  if (signal == SIGTSTP) {  // the task is no job of the terminal: it is stopped, and goes on, by us
+  // The task is not a job of the terminal, so this process stops and continues it.
+  if (signal == SIGTSTP) {
     kill(task_, SIGSTOP);
     raise(SIGSTOP);
     kill(task_, SIGCONT);

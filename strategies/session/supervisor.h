@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Starts this program once more as its child, the task, and again when that is killed: so a task
-// may die (out of memory, a defect, kill -9) and its place in the job does not. Signals go on to
-// the task unless they are ignored; it does not outlive its supervisor, not even one that is
-// killed.
+// A supervisor that starts this program again as its child, the task. It restarts the task if that
+// is killed (out of memory, a defect, kill -9). The place in the job persists. Signals are
+// forwarded to the task unless they are ignored. The task never outlives its supervisor, even if
+// that is killed.
 //
 //   if (const auto start = supervised()) return task(*start);
 //   Supervisor supervisor;
 //   return supervisor.run(argv, {.name = "server 0", .restarts = 3});
 //
-// A task that ends by itself is not started again, whatever its exit code: what it did not like it
-// would not like again. Linux alone. One thread, the one that made it, which must not end before
-// `run` returns; there are no other threads yet that would take signals.
+// A task that exits by itself is not restarted, whatever its exit code, since it would fail again.
+// Linux only. One thread makes and runs it and must not end before `run` returns. No other threads
+// that would receive signals may exist yet.
 #pragma once
 #include <chrono>
 #include <csignal>
@@ -23,41 +23,44 @@
 
 namespace lockstep::strategies {
 
-// Words for the task's environment, beside those of this process.
+// Variables that are added to the task's environment.
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// In a task: which start of it this is, from 0; nothing in a process without a supervisor.
+// Returns which start of the task this process is, from 0; nothing in a process without a
+// supervisor.
 std::optional<int> supervised();
 
-// In a task: the process is called as its program in lists of processes, not "exe" after the link
-// by which it was started.
+// Gives a task's process its program's name in process lists, instead of "exe", the name of the
+// link by which it was started.
 void name_task();
 
 struct TaskOptions {
-  std::string name = "the task";                       // for what is said of it: "server 0"
-  int restarts = 3;                                    // how often it is started again at the most
-  std::string why_never = "no restart was asked for";  // said of its death where that is 0
+  std::string name = "the task";                       // in messages: "server 0"
+  int restarts = 3;                                    // maximum number of restarts
+  std::string why_never = "no restart was asked for";  // in the message if `restarts` is 0
   Environment words = {};
 };
 
 class Supervisor {
  public:
-  explicit Supervisor(engine::Log log = engine::Log());  // from here on signals wait for `run`
-  ~Supervisor();  // signals are what they were; ends the task where `run` threw
+  explicit Supervisor(engine::Log log = engine::Log());  // blocks signals until `run`
+  // Restores signal handling; ends the task if `run` threw.
+  ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  // The task's exit code, when it has ended by itself or by a signal that was passed on (then 128
-  // and the signal's number). `argv` ends with a null. Throws Error(kPeerLost) when it was killed
-  // and all restarts are used up, Error(kInvalid) for restarts below 0, Error(kIo) where no process
-  // can be had.
+  // Runs the task. Returns its exit code, or 128 plus the signal's number if a forwarded signal
+  // ended it. `argv` ends with a null. Throws Error(kPeerLost) if it was killed and all restarts
+  // are used up, Error(kInvalid) for negative restarts, and Error(kIo) if no process can be
+  // started.
   int run(char** argv, const TaskOptions& task = {});
-  // Once `run` has returned: waits so long, or until a signal comes that would end a task.
+  // Waits for `duration`, or until a signal arrives that would end a task. Only after `run` has
+  // returned.
   void linger(std::chrono::milliseconds duration);
 
  private:
   void start(char** argv, const TaskOptions& task, int number);
-  int wait();  // until the task has ended: its status
+  int wait();  // until the task has ended; returns its status
   void pass_on(int signal);
 
   const engine::Log log_;
@@ -65,7 +68,8 @@ class Supervisor {
   struct sigaction child_before_ {};
   pid_t task_ = 0;  // 0: none lives
   bool asked_to_end_ = false;
-  int passed_on_ = 0;  // the last signal, which may be one that the task does not handle
+  // The last forwarded signal, which the task may not handle.
+  int passed_on_ = 0;
 };
 
 }  // namespace lockstep::strategies

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a living task of a parameter server job says of itself, asked over the network.
+// The status of a running task of a parameter server job, requested over the network.
 #pragma once
 #include <string>
 
@@ -8,9 +8,9 @@
 
 namespace lockstep::strategies {
 
-// The JSON object of the task's status (shard_status.h for a server). Throws Error(kInvalid) for an
-// address that is none, Error(kUnavailable) or Error(kTimeout) where nobody answers there, and
-// Error(kCorrupt) where the answer is none; each text names the address. Any thread.
+// Returns the JSON object of the task's status (shard_status.h for a server). Throws
+// Error(kInvalid) if the address is invalid, Error(kUnavailable) or Error(kTimeout) if no task
+// answers, and Error(kCorrupt) if the answer is invalid. Each error names the address. Thread-safe.
 std::string task_status(const std::string& address, const grpc::TlsFiles& tls,
                         engine::Clock::time_point deadline);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The algorithms of a step's sums in few words. Pure functions; any thread.
+// Texts about the algorithms of a step's sums. Pure functions; thread-safe.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -10,16 +10,17 @@
 
 namespace lockstep::strategies {
 
-// The fewest rules that give each of these sizes (bytes) its algorithm, as
-// collectives/cost/size_rules.h reads them; one name alone is itself. A size between two that are
-// not alike goes with the smaller.
+// Returns the fewest rules that give each of these sizes (bytes) its algorithm, in the format of
+// collectives/cost/size_rules.h. If all sizes have the same algorithm, returns its name alone. A
+// size between two with different algorithms gets that of the smaller one.
 std::string rules_text(const std::map<std::size_t, std::string>& chosen);
 
-// "0.98 ms predicted for 4 MiB (next: ring, 1.57 ms)"; empty where there is no other algorithm.
+// Returns e.g. "0.98 ms predicted for 4 MiB (next: ring, 1.57 ms)"; empty if there is no other
+// algorithm.
 std::string prediction(const collectives::Choice& choice);
 
-// "ring for 2 buckets and direct for 1", of the algorithm of each bucket, in the order in which
-// they come; one name alone is itself.
+// Returns e.g. "ring for 2 buckets and direct for 1" for the algorithms of the buckets, in order of
+// appearance. If all are the same, returns the name alone.
 std::string counted(const std::vector<std::string>& algorithms);
 
 }  // namespace lockstep::strategies

@@ -20,7 +20,8 @@ namespace {
 
 const std::string kWhat = "flags of GPUs";
 
-// Each machine one host: what a job looks like whose processes share all GPUs.
+// Returns the first process of each process's machine: the hosts of a job whose processes share all
+// GPUs.
 std::vector<int> first_of_machine(const std::vector<int>& machine) {
   std::vector<int> with;
   for (const int one : machine)
@@ -28,8 +29,8 @@ std::vector<int> first_of_machine(const std::vector<int>& machine) {
   return with;
 }
 
-// Finds costs of one host by what the links of its GPUs are specified to carry. All processes take
-// the first one's figures, since they may see other GPUs.
+// Sets the costs of one host from the specified rates of its GPU links. All processes use the first
+// one's figures, since they may see other GPUs.
 void find_sharing_costs(const collectives::Job& job, const engine::GpuTopology& links,
                         const GpuSharing& sharing, collectives::Topology& topology) {
   if (topology.hosts.size() > 1) return;
@@ -107,7 +108,7 @@ void GpuPath::find_vendor(const collectives::Topology& topology, bool queued) {
   vendor_ = collectives::kVendorSums[hosts > 1 && hosts < host.size() ? 1 : 0];
 }
 
-// Keeps what it finds for later opens.
+// Keeps its result for later opens.
 void GpuPath::share(collectives::Topology& topology, const std::string& record) {
   const GpuExchange asked = options_.step.gpu_exchange;
   collectives::require_same(job_, fmt::format("gpu exchange: {}\n", name(asked)), kWhat);
@@ -148,8 +149,8 @@ void GpuPath::describe(const GpuSharing& found) {
   }
 }
 
-// Returns whether NCCL adds, as step_design chooses: where nothing speaks against it, and no
-// checkpoint of a job like this has a plan for shared GPUs.
+// Returns whether NCCL makes the sums, by step_design's rules: nothing prevents it, and no
+// checkpoint of such a job has a plan for shared GPUs.
 bool GpuPath::vendor_adds(const collectives::Topology& topology, const std::string& record) const {
   if (vendor_.empty()) return false;
   const StepChoices& asked = options_.step;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The path of gradients between GPUs of several processes: sums by a vendor's library, memory of
-// each other's GPUs, which makes the processes of a host ranks of one host, or memory of the host.
-// `find` chooses again at every open; once processes share GPUs, they keep sharing them. One
-// thread; what the constructor's arguments refer to outlives it.
+// Chooses the path of gradients between GPUs of several processes. The paths are sums by a vendor's
+// library, direct access to each other's GPU memory, and host memory. With direct access the
+// processes of a host become ranks of one host. `find` chooses again at every open; processes that
+// share GPUs keep sharing them. Not thread-safe. The constructor's arguments must outlive it.
 #pragma once
 #include <string>
 
@@ -18,18 +18,18 @@ class GpuPath {
   GpuPath(collectives::Job& job, const SynchronousOptions& options)
       : job_(job), options_(options) {}
 
-  // Collective where replicas are on GPUs (`queued`) of several processes. `record`: the plan of a
-  // checkpoint. Where processes share GPUs, the topology and the job know it then. Throws
-  // Error(kInvalid) on all processes for a path that was asked for and cannot be.
+  // Chooses the path. Collective if replicas are on GPUs (`queued`) of several processes. `record`:
+  // the plan of a checkpoint. If processes share GPUs, updates the topology and the job
+  // accordingly. Throws Error(kInvalid) on all processes if a requested path is impossible.
   void find(collectives::Topology& topology, bool queued, const std::string& record);
 
-  // The library's sums that serve these replicas best; or why none do, as the end of a sentence
-  // that begins with the library's name.
+  // The vendor's sums that suit these replicas best. If there are none, `no_vendor` is the reason,
+  // as the end of a sentence that begins with the library's name.
   const std::string& vendor() const { return vendor_; }
   const std::string& no_vendor() const { return no_vendor_; }
-  // Whether GPUs are shared with other processes of some host.
+  // Returns whether GPUs are shared with other processes of some host.
   bool shares() const { return shares_; }
-  // For people; empty where there is nothing to say.
+  // Returns the explanation for users; empty if there is none.
   const std::string& sentence() const { return sentence_; }
 
  private:

@@ -19,13 +19,13 @@ namespace {
 using engine::ProcessSharing;
 using nlohmann::json;
 
-constexpr int kMostSharing = 64;  // that one kernel adds
+constexpr int kMostSharing = 64;  // replicas that one kernel can add
 
 std::string dump(const json& told) {
   return told.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// What this process has that others may open, for as long as this is there.
+// Exports this process's resources for others to open, for its lifetime.
 class Offer {
  public:
   explicit Offer(const std::vector<engine::Device*>& devices) {
@@ -52,7 +52,8 @@ class Offer {
 
   std::string text() const { return dump(told_); }
 
-  // Why that of another process cannot be opened; empty where it can. All is closed again.
+  // Returns why another process's resources cannot be opened; empty if they can. Closes everything
+  // again.
   std::string try_to_open(const json& theirs) const {
     try {
       const engine::Buffer memory =
@@ -77,7 +78,7 @@ class Offer {
   collectives::MappedMemory page_;
 };
 
-// Of a machine, from what all have told before anybody tries anything.
+// Returns why a machine's processes cannot share, from the reports of all before any test.
 std::string refusal_of(const std::vector<int>& processes, const std::vector<json>& told) {
   int replicas = 0;
   for (const int process : processes) {
@@ -112,7 +113,7 @@ bool GpuSharing::any() const {
 GpuSharing find_gpu_sharing(collectives::Bootstrap& bootstrap,
                             const std::vector<engine::Device*>& devices) {
   const std::vector<int> machine = bootstrap.hosts();
-  std::map<int, std::vector<int>> machines;  // their processes
+  std::map<int, std::vector<int>> machines;  // the processes of each machine
   for (std::size_t process = 0; process < machine.size(); ++process)
     machines[machine[process]].push_back(int(process));
   const int me = bootstrap.process();
@@ -121,7 +122,7 @@ GpuSharing find_gpu_sharing(collectives::Bootstrap& bootstrap,
   const Offer mine(devices);
   const std::vector<json> told =
       told_by_processes(bootstrap.all_gather(mine.text(), "whether processes share GPUs"));
-  std::string failed;  // here
+  std::string failed;  // error of this process
   if (refusal_of(here, told).empty()) {
     for (const int other : here) {
       if (other == me || !failed.empty()) continue;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Which processes of a host use memory of each other's GPUs, and so are one host for the plan.
-// Those of a machine do where each has its replicas on one GPU, and all can open what all others
-// have there: it is tried, both ways, with memory of a GPU, an event, and memory of the host that
-// GPUs reach. So it counts what the drivers really do, whichever GPUs a process sees.
+// Processes of a host that use memory of each other's GPUs and therefore form one host in the plan.
+// Processes of a machine share if each has all replicas on one GPU and all can open the others'
+// memory. This is tested in both directions with GPU memory, an event, and host memory that GPUs
+// access. So the result reflects the drivers' real behavior, whichever GPUs a process sees.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,15 +13,19 @@
 namespace lockstep::strategies {
 
 struct GpuSharing {
-  std::vector<int> with = {};            // of each process, as collectives::joined takes it
-  std::vector<std::string> places = {};  // of each process's GPU on the bus; empty: not known
-  std::string refusal = {};  // why some machine's processes do not; empty: none has to be told
-  bool any() const;          // whether some do
+  // Per process, as collectives::joined takes it.
+  std::vector<int> with = {};
+  // Bus address of each process's GPU; empty: unknown.
+  std::vector<std::string> places = {};
+  // Says why the processes of some machine do not share; empty: nothing to report.
+  std::string refusal = {};
+  bool any() const;  // some processes share
 };
 
-// Collective, for processes with all their replicas on GPUs: two exchanges. `devices`: of this
-// process's replicas. All processes get the same. Takes 2 MiB of a GPU and a page of the host for
-// the while, and some milliseconds a process of the machine. Throws what the bootstrap throws.
+// Finds the sharing. Collective, for processes whose replicas are all on GPUs; needs two exchanges.
+// `devices`: those of this process's replicas. All processes get the same result. Temporarily needs
+// 2 MiB of a GPU and a page of the host; takes some milliseconds per process of the machine. Throws
+// the bootstrap's errors.
 GpuSharing find_gpu_sharing(collectives::Bootstrap& bootstrap,
                             const std::vector<engine::Device*>& devices);
 

@@ -20,7 +20,7 @@ using nlohmann::json;
 namespace {
 
 constexpr Space kOfGpu[] = {Space::kGradient, Space::kWeight, Space::kScratch, Space::kNorms};
-// What a GPU has in its queue may end by itself when a process is lost; then nobody waits longer.
+// Time for queued GPU work to end by itself after a process is lost.
 constexpr std::chrono::seconds kGrace{2};
 
 }  // namespace
@@ -45,7 +45,7 @@ GpuSpaces::~GpuSpaces() {
   if (device_ != nullptr) device_->on_waiting({});
 }
 
-// What others open of this process's ranks, in their order.
+// Returns the exports of this process's ranks, in order.
 std::string GpuSpaces::told(const collectives::JobRanks& ranks, Team& team) {
   json all = json::array();
   if (device_ == nullptr) return all.dump();
@@ -83,8 +83,8 @@ void GpuSpaces::open(const collectives::JobRanks& ranks, const ArenaLayout& layo
   }
 }
 
-// What is queued has failed, as where memory of a process that dies is gone. The system may tell of
-// its death later than the GPU does.
+// Queued work has failed, for example because the memory of a dying process is gone. The system may
+// report the death later than the GPU, so this waits for the report.
 void GpuSpaces::look_at_failure() const {
   const auto until = engine::Clock::now() + kGrace;
   while (!team_.stopped() && engine::Clock::now() < until)
@@ -92,8 +92,8 @@ void GpuSpaces::look_at_failure() const {
   if (team_.stopped()) team_.rethrow();
 }
 
-// A wait for the GPU has lasted so long. Where a rank only failed, what it has queued comes to an
-// end, and so does what waits for that.
+// Checks a wait for the GPU, which has lasted `waited`. If a rank failed without dying, its queued
+// work completes, and so do the waits for it.
 void GpuSpaces::look(std::chrono::nanoseconds waited) {
   if (waited == std::chrono::nanoseconds::max()) return look_at_failure();
   const std::chrono::milliseconds deadline = deadline_;

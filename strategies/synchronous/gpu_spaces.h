@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// What ranks of one host read and write of each other's GPUs where they are in several processes:
-// gradients, weights, scratch and norms of the others are opened here; the exchange, which the host
-// reads and writes too, lies in the host's memory that all processes map, and GPUs reach it; and a
-// event of each rank orders its kernels among the others'. All of it is put into the team.
+// Access of a host's ranks to each other's GPUs if they are in several processes. Gradients,
+// weights, scratch and norms of other processes are opened here. The exchange is in host memory
+// that all processes map and GPUs access, since the host also reads and writes it. An event per
+// rank orders its kernels among the others'. All of it is registered in the team.
 //
-// A process that dies leaves events that will never be done. So waits for the GPU end with the
-// team's reason, once that has stopped, or at the deadline; then the GPU is given up, since it
-// would be waited for again by whoever frees what lies there. What fails because the dead process's
-// memory is gone has the team's reason, too.
+// A process that dies leaves events that never complete. Therefore a wait for the GPU ends with the
+// team's error after the team stopped, or at the deadline. The GPU is then abandoned, since freeing
+// its memory would wait again. Errors due to the dead process's memory are also replaced by the
+// team's error.
 //
-// Made by all processes at once (collective). Any thread. Closed with this object, when nothing is
-// queued any more; memory, team and device outlive it, and others open nothing of this process
-// after the end of their own object and before a later exchange of all processes.
+// Collective construction; thread-safe. Destroy it when nothing is queued any more; memory, team
+// and device must outlive it. After its end other processes must not open anything of this process
+// until a later exchange of all processes.
 #pragma once
 #include <array>
 #include <atomic>
@@ -29,10 +29,10 @@ namespace lockstep::strategies {
 
 class GpuSpaces {
  public:
-  // `device`: of this process's replicas; null where no other process shares its host. The bases of
-  // this process's ranks are set, to the exchange in their blocks of `memory`. Throws
-  // Error(kDevice) where something cannot be opened, on all processes where on one, and what the
-  // bootstrap throws.
+  // Takes the `device` of this process's replicas; null if no other process shares its host. Before
+  // the call, the bases of this process's ranks are set, with the exchange in their blocks of
+  // `memory`. Throws Error(kDevice) on all processes if one of them cannot open something, and the
+  // bootstrap's errors.
   GpuSpaces(const collectives::JobRanks& ranks, engine::ProcessSharing* device,
             const ArenaLayout& layout, const collectives::HostMemory& memory,
             collectives::Team& team, std::chrono::milliseconds deadline);
@@ -40,7 +40,7 @@ class GpuSpaces {
   GpuSpaces(const GpuSpaces&) = delete;
   GpuSpaces& operator=(const GpuSpaces&) = delete;
 
-  // Of waits for the GPU, from now on.
+  // Sets the deadline of subsequent waits for the GPU.
   void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }
 
  private:
@@ -53,7 +53,7 @@ class GpuSpaces {
 
   int rank_;
   engine::ProcessSharing* device_;
-  collectives::Team team_;  // over the same control block
+  collectives::Team team_;  // uses the same control block
   std::atomic<std::chrono::milliseconds> deadline_;
   std::vector<engine::Buffer> pinned_, opened_;
   std::vector<std::unique_ptr<engine::ProcessEvent>> events_;

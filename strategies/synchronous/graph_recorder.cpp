@@ -17,7 +17,7 @@ GraphRecorder::GraphRecorder(std::vector<engine::Recorder*> replicas, const coll
       waited_(replicas_.size(), 0),
       passed_(replicas_.size(), 0) {}
 
-// Every replica decides by what is the same for all of them, so all decide alike.
+// All replicas decide by the same values, so their decisions are equal.
 GraphRecorder::Next GraphRecorder::next(std::size_t local, int part, std::size_t global_batch,
                                         std::int64_t local_batch) {
   if (!refusal().empty()) return Next::kQueue;
@@ -32,7 +32,8 @@ GraphRecorder::Next GraphRecorder::next(std::size_t local, int part, std::size_t
 }
 
 void GraphRecorder::begin(std::size_t local, int part) {
-  gather(local);  // nobody has work left that the recording would wait for
+  // No replica has work left for which the capture would wait.
+  gather(local);
   if (is_first(local)) replicas_[0]->begin(part, nullptr);
   release(local);
   if (!is_first(local)) replicas_[local]->begin(part, replicas_[0]);
@@ -84,7 +85,7 @@ void GraphRecorder::release(std::size_t local) {
   wait(lock, local, "the first replica", [&] { return released_ >= mine; });
 }
 
-// The team is looked at again and again, since nobody who stops it knows of this wait.
+// Polls the team, since its stop does not wake this wait.
 template <class Reached>
 void GraphRecorder::wait(std::unique_lock<std::mutex>& lock, std::size_t local, const char* whom,
                          Reached reached) {

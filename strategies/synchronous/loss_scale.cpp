@@ -48,7 +48,7 @@ std::string text_of(const LossScaling& scaling) {
 LossScale::LossScale(engine::Ops& ops, LossScaleState* words)
     : ops_(ops), words_(words), noted_(ops.allocate_shared(2 * sizeof(LossScaleState))) {}
 
-// Words that are published are for kernels to read; this is the one that is theirs to find.
+// Published words are written by the host and read by kernels; kernels find this one value.
 void LossScale::give(const engine::StepState* state, std::int64_t step) {
   if (std::exchange(given_, true)) return;
   ops_.copy_bytes(reinterpret_cast<const std::byte*>(&words_->scale),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The dynamic loss scale of one replica between its steps (engine/ops/update_factors.h). It lies
-// where kernels keep it, and on a device with a queue the host never waits for it: a step's words
-// get it by a copy behind the updates before, and what the host is to know of a step is read with
-// the step's other numbers. Owned by the mirror; the replica's thread uses it.
+// The dynamic loss scale of one replica between its steps (engine/ops/update_factors.h). It is in
+// the kernels' memory, and the host never waits for a device with a queue. A copy after the
+// previous updates puts the scale into a step's words. The host reads its values together with the
+// step's other numbers. Owned by the mirror; only the replica's thread uses it.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -12,31 +12,33 @@
 
 namespace lockstep::strategies {
 
-// What is asked for; else what a checkpoint's run had, where one goes on; else float16 is scaled
-// dynamically, from 2^16 on, and all else is not. Error(kInvalid) for a scaling that cannot be.
+// Returns the requested scaling; else that of the checkpoint's run; else dynamic scaling from 2^16
+// on for float16, and none for other types. Throws Error(kInvalid) if the scaling is invalid.
 engine::LossScaling scaling_of(const std::optional<engine::LossScaling>& asked,
                                const std::optional<engine::LossScaling>& before,
                                engine::DType dtype);
-// "dynamic, from 65536 on", "512", "none"
+// Returns e.g. "dynamic, begun at 65536, doubled after 2000 steps", "512" or "none".
 std::string text_of(const engine::LossScaling& scaling);
 
 class LossScale {
  public:
-  static constexpr const char* kArray = "loss_scale";  // in checkpoints
+  static constexpr const char* kArray = "loss_scale";  // name in checkpoints
 
-  // `words`: of UpdateMemory. `ops` and they outlive this.
+  // Uses the words of UpdateMemory. They and `ops` must outlive this object.
   LossScale(engine::Ops& ops, engine::LossScaleState* words);
-  // The words of a batch were published: they have a scale of before.
+  // Notes that the words of a batch were published: they contain an old scale.
   void staged() { given_ = false; }
-  // Behind the updates of the step before, and before the loss: gives the step's words its scale.
+  // Copies the scale into the step's words. Call it after the updates of the previous step and
+  // before the loss.
   void give(const engine::StepState* state, std::int64_t step);
-  // What stood before this step or the last one, whose kernels are done: the step's scale. Throws
-  // Error(kInvalid), which names the step before, where training cannot go on.
+  // Returns the state before this step or the last one, whose kernels must be done: the step's
+  // scale. Throws Error(kInvalid) with the previous step if training cannot continue.
   const engine::LossScaleState& before(std::int64_t step) const;
-  // Between steps, when all updates are done: of the next step. Waits.
+  // Returns the state for the next step. Call it between steps, after all updates. Waits for the
+  // device.
   engine::LossScaleState now();
-  // For checkpoints: an array of float64, which `download` fills. `upload` takes it; where it is
-  // all zeros, as where a checkpoint has none, everything begins with `start`.
+  // Save and restore: an array of float64. `download` fills it. `upload` applies it; if it is all
+  // zeros (a checkpoint without one), the scale begins with `start`.
   engine::Piece piece();
   void download();
   void upload(double start);
@@ -44,7 +46,7 @@ class LossScale {
  private:
   engine::Ops& ops_;
   engine::LossScaleState* words_;
-  engine::Buffer noted_;  // shared: a state of even steps, and one of odd ones
+  engine::Buffer noted_;  // shared: states of even and odd steps
   std::array<double, 4> saved_{};
   bool given_ = false;
 };

@@ -10,8 +10,8 @@
 namespace lockstep::strategies {
 namespace {
 
-// What the libraries take once the first step has run and cannot be asked for before: their code
-// and tables, once, and what they make for each replica. Measured: README.md.
+// Memory that libraries allocate in the first step and that cannot be queried before: their code
+// and tables, once, and their data per replica. Measured: README.md.
 constexpr std::size_t kLibraries = std::size_t(5) << 20;
 constexpr std::size_t kLibrariesOfReplica = std::size_t(512) << 10;
 
@@ -62,7 +62,8 @@ void require_memory(const MemoryRoom& room, std::size_t limit, std::size_t batch
   if (limited) most = limit - std::min(limit, room.taken);
   const MemoryUse use = use_of(batch);
   if (use.added() <= most) return;
-  std::size_t fits = 0;  // the largest batch known to fit, and below `over`, which does not
+  // The largest batch that is known to fit; `over` does not fit.
+  std::size_t fits = 0;
   for (std::size_t over = batch; over - fits > 1;) {
     const std::size_t middle = fits + (over - fits) / 2;
     (use_of(middle).added() <= most ? fits : over) = middle;

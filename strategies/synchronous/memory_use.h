@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The memory that a process of a synchronous strategy will need, planned before any of it is taken:
-// what the process has already (program, libraries, data set), and what opening and training add.
-// Counted as the system counts proportional set size: memory that k processes map counts 1/k in
-// each. Pure functions of their arguments.
+// The memory that a process of a synchronous strategy will need, planned before it is allocated:
+// what the process already has (program, libraries, data set), and what opening and training add.
+// Counted like proportional set size: memory that k processes map counts 1/k in each. Pure
+// functions.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -14,13 +14,14 @@
 
 namespace lockstep::strategies {
 
-// What the system leaves to this process.
+// Holds the memory that the system leaves to this process.
 struct MemoryRoom {
-  std::size_t taken = 0;  // by this process so far
-  // That it could take besides: of the computer, its control groups and its resource limits.
+  std::size_t taken = 0;  // used by this process so far
+  // Bytes that it can still allocate, limited by the computer, control groups and resource limits.
   std::size_t available = std::numeric_limits<std::size_t>::max();
 };
-// `processes`: of this host that will take memory at the same time; they share what is free.
+// `processes`: number of this host's processes that allocate at the same time and share the free
+// memory.
 MemoryRoom memory_room(std::size_t processes);
 
 struct MemoryUse {
@@ -28,21 +29,22 @@ struct MemoryUse {
     std::string name;
     std::size_t bytes = 0;
   };
-  std::vector<Part> parts;    // without what is taken already; the largest first
-  engine::GraphMemory graph;  // of one replica
-  std::size_t added() const;  // all parts
+  std::vector<Part> parts;    // without `taken`; the largest first
+  engine::GraphMemory graph;  // memory of one replica
+  std::size_t added() const;  // sum of all parts
 };
-// `graph`: of each replica at this batch; the others of all replicas of the process together.
+// Returns the use at the batch size of `graph`, which is one replica's. The other values are totals
+// of the process's replicas.
 MemoryUse memory_use(const engine::GraphMemory& graph, std::size_t replicas, std::size_t arenas,
                      std::size_t slots, std::size_t batches);
 
-// "103 MiB per process: 12 MiB for the program and its data, 58 MiB for activations,
-// ..."
+// Returns "memory: 103 MiB per process: 12 MiB for the program and its data, 58 MiB for
+// activations, ...".
 std::string sentence(const MemoryUse& use, const MemoryRoom& room);
 
-// Throws Error(kMemory) where the use does not fit into the room, or, with what is taken, not below
-// `limit` (0: none): the line names the largest tensor, and the largest batch that fits. `use_of`
-// gives the use with a smaller batch; the use grows with it.
+// Throws Error(kMemory) if the use exceeds the room, or if it exceeds `limit` (0: none) together
+// with the memory already taken. The error names the largest tensor and the largest batch that
+// fits. `use_of`: the use at a batch size, with which it grows.
 void require_memory(const MemoryRoom& room, std::size_t limit, std::size_t batch,
                     const std::function<MemoryUse(std::size_t batch)>& use_of);
 

@@ -13,7 +13,7 @@ using collectives::Space;
 
 ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design) {
   const std::size_t width = engine::size_of(graph.dtype());
-  // Gradients and weights are cut at blocks, so the last block is there whole.
+  // Gradients and weights are cut at blocks, so the last block is complete.
   auto blocks = [&](std::size_t elements) {
     return (elements + engine::kBlock - 1) / engine::kBlock * engine::kBlock * width;
   };
@@ -85,7 +85,7 @@ void Mirror::open(const StepDesign& design, const engine::UpdateRule& rule, coll
   executor_->open(design.plan, own_ops->allocate_shared(messages));
 }
 
-// What updates need of all gradients, as it begins.
+// Allocates and initializes the values that updates need of all gradients.
 engine::UpdateMemory Mirror::take_factors(const engine::UpdateRule& rule,
                                           const StepDesign& design) {
   if (rule.needs() == engine::Needs::kNothing) return {};

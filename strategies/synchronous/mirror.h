@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// One replica of a synchronous strategy: its graph, its memory, its executor. The memory that other
-// ranks of the host read and write (gradients, weights, exchange, scratch, norms) is one block, so
-// that processes map it at once; optimizer slots, and the float32 masters of weights of 16 bits,
-// are the rank's own. On a device with memory of its own all of these lie there (the
-// exchange where the host can reach it), and checkpoints go through copies. Owned by the strategy;
-// the replica's thread uses it, a communication thread beside it only the executor.
+// A replica of a synchronous strategy: its graph, its memory, its executor. The memory that other
+// ranks of the host access (gradients, weights, exchange, scratch, norms) is one block, so that
+// processes map it once. Optimizer slots, and the float32 masters of 16-bit weights, are the rank's
+// own. If the device has its own memory, all of these are there (the exchange in memory that the
+// host can access), and checkpoints use copies. Owned by the strategy. The replica's thread uses
+// it; a communication thread uses only the executor.
 #pragma once
 #include <array>
 #include <functional>
@@ -23,22 +23,22 @@
 
 namespace lockstep::strategies {
 
-// Where the spaces lie in a rank's block.
+// Holds the offsets of the spaces in a rank's block.
 struct ArenaLayout {
   std::size_t offset[collectives::kSpaces] = {};
   std::size_t bytes = 0;
   std::size_t space_bytes(collectives::Space space) const;  // whole pages
-  // Of what lies in the host's memory, where the others lie on a device.
+  // Returns the bytes in host memory if the other spaces are on a device.
   std::size_t host_bytes() const { return space_bytes(collectives::Space::kExchange); }
 };
 ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design);
-// What a rank keeps beside that block: of so many owned elements what updates keep, and room for
-// frozen parameters of 16 bits in float32, as checkpoints hold them.
+// Return the bytes that a rank needs besides that block: what updates keep of `owned` owned
+// elements, and float32 copies of frozen 16-bit parameters, as in checkpoints.
 std::size_t kept_bytes(const engine::UpdateRule& rule, engine::DType dtype, std::size_t owned);
 std::size_t widened_bytes(const engine::Graph& graph);
 
-// A base, so that the ops outlive the graph that uses them. `host_ops`: where the graph's fallbacks
-// run (GraphOptions); mostly null.
+// Owns the ops. It is a base class, so that they outlive the graph that uses them. `host_ops`: for
+// the graph's fallbacks (GraphOptions); usually null.
 struct OwnOps {
   std::unique_ptr<engine::Ops> own_ops, host_ops = {};
 };
@@ -48,66 +48,71 @@ class Mirror : private OwnOps, public engine::Replica, private engine::Context {
   Mirror(int rank, const engine::GraphSpec& spec, OwnOps ops, std::size_t rows, std::uint64_t seed,
          engine::GraphOptions options);
 
-  // Before the first step. The block at the team's base of this rank, the team, the design and the
-  // transport (null on one host) outlive the mirror.
+  // Prepares the first step. This rank's block at the team's base, the team, the design and
+  // the transport (null on one host) must outlive the mirror.
   void open(const StepDesign& design, const engine::UpdateRule& rule, collectives::Team& team,
             std::unique_ptr<collectives::Transport> transport,
             const collectives::ExecutorOptions& options);
 
-  // Of a device whose memory is not the host's: this rank's spaces, as in `layout`, taken from the
-  // device; where each lies. The exchange lies at `shared` where other processes map it
-  // (gpu_spaces.h), which then may open the others. Throws Error(kMemory). Before `open`.
+  // Allocates this rank's spaces, by `layout`, on a device with its own memory, and returns their
+  // addresses. `shared`: the exchange's address if other processes map it (gpu_spaces.h); they can
+  // then open the other spaces. Throws Error(kMemory). Call it before `open`.
   std::array<std::byte*, collectives::kSpaces> take_spaces(const ArenaLayout& layout,
                                                            std::byte* shared);
 
-  // Plans as spans of communication, from start to end; what the computing thread waited for.
+  // Adds plans to the timeline as spans of communication, and the waits of the computing thread.
   void record(engine::Timeline* timeline) override;
 
   engine::Ops& kernels() { return *own_ops; }
   collectives::Executor& executor() { return *executor_; }
   std::byte* space(collectives::Space space) const;
-  std::byte* space(collectives::Space space, int rank) const;  // of another rank of this host
+  std::byte* space(collectives::Space space, int rank) const;  // another rank of this host
   const std::vector<engine::Range>& owned() const { return owned_; }
-  // What the host reads and writes of them: the weights, and value `kept` (engine/ops/reduce.h:
-  // slots, then the master) of a packed owned element. Where the device has memory of its own, in
-  // copies, which `download` makes, and `upload` puts back. Between steps.
+  // The host's view of the state, between steps: the weights, and value `kept`
+  // (engine/ops/reduce.h: slots, then the master) of a packed owned element. If the device has its
+  // own memory these are copies, which `download` makes and `upload` writes back.
   std::byte* host_weights() const;
   std::byte* slot(std::size_t kept, std::size_t packed) const;
   void download();
   void upload();
   engine::DType slot_dtype() const { return engine::computed_in(graph.dtype()); }
-  // Calls visit(parameter, its part that this rank owns, as elements of the arena, and the packed
-  // number of the first of these) for all parts: every owned range, cut where parameters end.
+  // Calls visit(parameter, part, packed) for all parts that this rank owns: its owned ranges, cut
+  // where parameters end. `part`: elements of the arena; `packed`: the packed number of the first
+  // one.
   void each_owned(
       const std::function<void(const engine::Parameter&, engine::Range, std::size_t)>& visit) const;
-  // Where there are masters: those that this rank owns, as they start. They are drawn as float32,
-  // which weights, drawn in 16 bits, are rounded from. In the copies, as all start values.
+  // Sets the start values of the masters that this rank owns, if there are masters. They are drawn
+  // as float32; 16-bit weights are these values, rounded. Writes to the copies, like all start
+  // values.
   void set_masters(std::uint64_t seed);
-  // Where there are masters: a frozen parameter's weights of now in float32. The memory is the
-  // mirror's; the next call for this parameter writes it again.
+  // Returns a frozen parameter's current weights in float32, if there are masters. The memory is
+  // the mirror's; the next call for this parameter overwrites it.
   std::byte* widened(const engine::Parameter& frozen) const;
   std::size_t owned_elements() const { return owned_elements_; }
 
   struct Progress {
-    std::int64_t assigned = 0;      // steps that `next` has given out of the current work
-    engine::DataPosition position;  // where the data stands after them
-    std::size_t started = 0;        // buckets of this step whose collectives have been started
-    bool behind_updates = false;    // kernels come behind all updates of the last step
-    bool recording = false;         // what is queued is kept, to be repeated
+    // Steps of the current work that `next` has returned.
+    std::int64_t assigned = 0;
+    engine::DataPosition position;  // position in the data after them
+    // Buckets of this step whose collectives were started.
+    std::size_t started = 0;
+    // The kernels are ordered after all updates of the last step.
+    bool behind_updates = false;
+    bool recording = false;  // calls are being captured
   };
   Progress progress;
   struct Reported {
-    std::int64_t step = -1;        // of the last report; -1: none since `open`
-    engine::LossScaleState scale;  // as that step had it
+    std::int64_t step = -1;        // last reported; -1: none since `open`
+    engine::LossScaleState scale;  // that step's scale
   };
   Reported reported;
   StepDeadline deadline;
-  std::optional<WeightChecks> checks;   // where mirrors are compared; since `open`
-  std::optional<LossScale> loss_scale;  // where it is dynamic; since `open`
-  std::vector<double> averaged;         // statistics as they were when they were last averaged
-  struct Overlapped {                   // what was done beside other work, so far
-    std::int64_t updates = 0;           // of buckets, before backward had ended
-    std::int64_t reductions = 0;        // of layers, begun while buckets were in flight
+  std::optional<WeightChecks> checks;   // if mirrors are compared; since `open`
+  std::optional<LossScale> loss_scale;  // if it is dynamic; since `open`
+  std::vector<double> averaged;         // statistics after the last average
+  struct Overlapped {                   // work done concurrently, so far
+    std::int64_t updates = 0;           // bucket updates before the end of backward
+    std::int64_t reductions = 0;        // layer reductions while buckets were in flight
   };
   Overlapped overlapped;
 
@@ -122,13 +127,13 @@ class Mirror : private OwnOps, public engine::Replica, private engine::Context {
   std::unique_ptr<collectives::Transport> transport_;
   std::vector<engine::Range> owned_;
   std::size_t owned_elements_ = 0;
-  std::size_t masters_at_ = 0;  // among the values kept
+  std::size_t masters_at_ = 0;  // position among the kept values
   engine::Buffer slots_, widened_;
   engine::Buffer found_;                // engine::UpdateMemory
-  std::vector<engine::Buffer> spaces_;  // of a device with memory of its own
+  std::vector<engine::Buffer> spaces_;  // if the device has its own memory
   struct {
     engine::Buffer weights, slots;
-  } copies_;  // of these, for the host
+  } copies_;  // copies for the host
   PlanTimeline timeline_;
   std::optional<collectives::Executor> executor_;
 };

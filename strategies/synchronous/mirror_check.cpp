@@ -14,8 +14,8 @@ using engine::Code;
 
 namespace {
 
-// The number that stands most often among those of all ranks, the first where several do; `number`
-// gives that of a rank.
+// Returns the rank with the most common number, the first if several are equally common. `number`:
+// returns a rank's number.
 template <class Number>
 std::size_t most_common(std::size_t ranks, const Number& number) {
   std::size_t most = 0, common = 0;
@@ -35,7 +35,7 @@ bool MirrorHashes::equal() const {
   return true;
 }
 
-// All ranks have found that some differ; they tell each other which.
+// All ranks have detected a difference; they exchange hashes to locate it.
 void fail_unequal_mirrors(const WeightChecks& checks, std::size_t ranks, std::int64_t step,
                           std::size_t most, const Gather& gather) {
   for (std::size_t first = 0; first < checks.pieces(); first += most) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Whether mirrors are still equal, by the hashes that each rank takes of its weights in a step
-// (weight_checks.h) and that all ranks then have. Called alike by all ranks, on their replicas'
-// threads.
+// Comparison of mirrors by the hashes that each rank takes of its weights in a step
+// (weight_checks.h) and then shares with all ranks. All ranks make the same calls on their
+// replicas' threads.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,23 +16,23 @@
 
 namespace lockstep::strategies {
 
-// A hash of each rank: rank r's is `first[r * stride]`.
+// Refers to one hash per rank: rank r's is `first[r * stride]`.
 struct MirrorHashes {
   const double* first = nullptr;
   std::size_t stride = 1, ranks = 0;
   bool equal() const;
 };
 
-// Returns everybody's numbers, rank by rank (engine::Strategy::gather).
+// Returns all ranks' numbers, rank by rank (engine::Strategy::gather).
 using Gather =
     std::function<std::vector<double>(std::span<const double> mine, std::string_view what)>;
 
-// Throws Error(kCorrupt) for hashes of `step` that are not equal: names the first parameter that
-// differs, and the ranks on which it differs from most. `most`: numbers that a gather takes.
+// Throws Error(kCorrupt) for unequal hashes of `step`. The error names the first parameter that
+// differs, and the ranks that differ from most others. `most`: maximum numbers per gather.
 [[noreturn]] void fail_unequal_mirrors(const WeightChecks& checks, std::size_t ranks,
                                        std::int64_t step, std::size_t most, const Gather& gather);
 
-// Returns a sentence on what is compared how often, and on what that does not find.
+// Returns a sentence about the scope, interval and limits of the comparison.
 std::string sentence(const WeightChecks& checks, Update update);
 
 }  // namespace lockstep::strategies

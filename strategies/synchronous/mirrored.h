@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The devices of this process, a replica on each (a device may be given several times). Uses
-// neither MPI nor sockets. Everything else is synchronous.h's.
+// Strategy for the devices of this process, one replica on each (a device may be repeated). Uses
+// neither MPI nor sockets. synchronous.h describes the rest.
 #pragma once
 #include "strategies/synchronous/synchronous.h"
 
 namespace lockstep::strategies {
 
-// A base, so that it outlives the strategy that uses it.
+// Owns the bootstrap. It is a base class, so that it outlives the strategy that uses it.
 struct OneProcess {
   std::unique_ptr<collectives::Bootstrap> one_process = collectives::single_process();
 };

@@ -12,9 +12,9 @@ namespace lockstep::strategies {
 namespace {
 
 using Row = std::array<std::string, 5>;
-constexpr std::array<bool, 5> kRight{false, false, true, true, false};  // how columns are aligned
+constexpr std::array<bool, 5> kRight{false, false, true, true, false};  // right-aligned columns
 
-// "cpu:0 of 4 replicas": devices in the order in which ranks name them first.
+// Returns e.g. "cpu:0 of 4 replicas", with devices in the order of ranks.
 std::string devices_text(const std::vector<std::string>& devices) {
   std::string text;
   for (auto at = devices.begin(); at != devices.end(); ++at) {
@@ -26,7 +26,7 @@ std::string devices_text(const std::vector<std::string>& devices) {
   return text;
 }
 
-// "3", "3-4" where the variable lies across a border, "-" where it is frozen.
+// Returns e.g. "3", "3-4" if the variable spans a border, "-" if it is frozen.
 std::string bucket_text(const engine::Parameter& parameter, const StepDesign& design) {
   if (parameter.frozen) return "-";
   std::size_t first = design.buckets.size(), last = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where every variable lies and which bucket sums its gradient, as a table for people. A pure
-// function: the same text for the same model, flags and devices.
+// A table of variables, with the devices and the bucket of each gradient, for users. A pure
+// function: equal models, flags and devices have equal tables.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace lockstep::strategies {
 
-// Variables in the order of the arena, which is that in which backward finishes their gradients.
-// `devices`: of each rank.
+// Lists variables in the order of the arena, in which backward finishes their gradients. `devices`:
+// one per rank.
 std::string placement_table(const engine::Graph& graph, const StepDesign& design,
                             const std::vector<std::string>& devices);
 

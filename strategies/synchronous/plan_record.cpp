@@ -21,7 +21,7 @@ std::size_t count_hosts(const std::vector<int>& host) {
   return std::set<int>(host.begin(), host.end()).size();
 }
 
-// Calls `body` with the record.
+// Calls `body` with the parsed record.
 template <class Body>
 auto read_record(const std::string& record, Body body) {
   try {
@@ -46,7 +46,7 @@ std::string threads_text(int threads) {
   return engine::count_text(std::uint64_t(threads), "thread") + " a replica";
 }
 
-// All that bits depend on.
+// Returns all values of the rule that affect bits.
 std::string rule_text(const engine::UpdateRule& rule) {
   constexpr const char* kNames[] = {"sgd", "adam", "adamw", "lars"};
   return fmt::format("{} momentum {}{} betas {} {} epsilon {} decay {} of {} clip {} trust {}{}",
@@ -56,10 +56,10 @@ std::string rule_text(const engine::UpdateRule& rule) {
                      rule.clip_norm, rule.trust, rule.scaling.dynamic ? " scaled dynamically" : "");
 }
 
-// Why something was chosen, where more is not known.
+// Reason for a recorded choice without a known reason.
 constexpr const char* kWritten = "the checkpoint was written so";
 
-// Calls `body`, whose errors are the record's.
+// Calls `body`; its errors become errors of the record.
 template <class Body>
 auto recorded(Body body) {
   try {
@@ -79,7 +79,7 @@ std::optional<engine::DType> wire_in(const json& plan) {
   return recorded([&] { return engine::dtype_of(wire); });
 }
 
-// Whether all choices of a record are taken, and a warning for each that is not.
+// Tracks whether all choices of a record are applied, and warns about each that is not.
 class RecordedChoices {
  public:
   RecordedChoices(const engine::Log& log) : log_(log) {}
@@ -96,8 +96,8 @@ class RecordedChoices {
   bool obeyed_ = true;
 };
 
-// Takes those choices of a record of the same replicas that `options` leave open. Returns whether
-// all of its choices are taken.
+// Applies the choices of a record of the same replicas that `options` leave open. Returns whether
+// all of its choices are applied.
 bool obey_choices(const json& plan, const std::vector<int>& host, DesignOptions& options,
                   const engine::Log& log) {
   RecordedChoices choices(log);
@@ -106,7 +106,7 @@ bool obey_choices(const json& plan, const std::vector<int>& host, DesignOptions&
                                     asked = rules_in(plan, "asked");
   const Update update = recorded([&] { return update_of(plan.at("update").get<std::string>()); });
   const bool free = wanted.step.algorithm.automatic();
-  // What was asked for then, or chosen for it, is not another choice.
+  // The algorithm that was requested then, or chosen for that request, is not a different choice.
   const bool same = free || wanted.step.algorithm == before || wanted.step.algorithm == asked;
   if (same) {
     options.step.algorithm = before;
@@ -121,7 +121,8 @@ bool obey_choices(const json& plan, const std::vector<int>& host, DesignOptions&
   } else if (wanted.step.update != update) {
     choices.differs("update", name(wanted.step.update), name(update));
   }
-  // What was chosen for other buckets, or beside another choice, is chosen anew.
+  // Choices that were made for other buckets, or together with a choice that differs, are made
+  // again.
   const auto choose_algorithm = [&] {
     options.reason.clear();
     if (free) options.step.algorithm = asked, options.asked = asked;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The plan of a membership as it stands in a checkpoint's manifest, and what a later run does with
-// it. The same replicas on the same hosts use the same plan again, since it fixes the order of
-// summation and with it the bits; any other membership plans afresh. What the bits depend on and no
-// run can choose freely, the arithmetic, is recorded too and only compared.
+// The plan of a membership in a checkpoint's manifest, and its use by a later run. The same
+// replicas on the same hosts use the same plan again, since it determines the order of summation
+// and thus the bits. Any other membership gets a new plan. The arithmetic also affects the bits,
+// but a run cannot choose it freely, so it is only recorded and compared.
 #pragma once
 #include <map>
 #include <optional>
@@ -14,41 +14,41 @@
 
 namespace lockstep::strategies {
 
-// How replicas add within their kernels, as far as it is not chosen by the plan.
+// Describes how replicas add within their kernels, as far as the plan does not determine it.
 struct Arithmetic {
-  int threads = 1;                // library threads of a replica
-  std::string instructions = {};  // engine::Device::instructions; of each replica where they differ
-  // engine::Device::choices of the devices that made any, by their instructions.
+  int threads = 1;  // library threads per replica
+  // engine::Device::instructions; of each replica if they differ.
+  std::string instructions = {};
+  // engine::Device::choices by the devices' instructions, for devices that made any.
   std::map<std::string, std::string> choices = {};
 };
 
-// JSON. `chief`: of the process of rank 0. Others may compute their gradients differently: mirrors
-// are equal all the same, since all take the same sums.
+// Returns the record as JSON. `chief`: the arithmetic of the process of rank 0. Other processes may
+// compute their gradients differently; mirrors stay equal, since all use the same sums.
 std::string plan_record(const StepDesign& design, const std::vector<int>& host,
                         const Arithmetic& chief);
 
-// Changes `options` to the record's where the membership is the same and nothing else was asked for
-// (options that were given win, with a warning that bits may differ). True when it was obeyed.
-// Not obeyed either where it is of weights of another type; one line says so.
-// Throws Error(kCorrupt) for text that is no record.
+// Applies the record's choices to `options` if the membership is the same. Explicit options win,
+// with a warning that bits may differ. Returns whether all choices were applied. A record with
+// another type of weights is not applied; one log line says so. Throws Error(kCorrupt) if the text
+// is not a record.
 bool obey_record(const std::string& record, const std::vector<int>& host, DesignOptions& options,
                  const engine::Log& log);
 
-// The type of the weights of the run that wrote the record; none where that does not stand in it,
-// or it is no record of this kind.
+// Returns the type of weights in the run that wrote the record. Returns nothing if the record lacks
+// it or is of another kind.
 std::optional<engine::DType> recorded_dtype(const std::string& record);
 
-// How the losses of the run that wrote the record were scaled; none where it was of another type of
-// weights, or there is no record. Throws Error(kCorrupt) for text that is no record.
+// Returns the loss scaling of the run that wrote the record, or nothing if its weights had another
+// type or there is no record. Throws Error(kCorrupt) if the text is not a record.
 std::optional<engine::LossScaling> recorded_scaling(const std::string& record, engine::DType dtype);
 
-// The choices of kernels that devices of such instructions had made in the run that wrote the
-// record; empty where there were none. Throws Error(kCorrupt) for text that is no record.
+// Returns the kernel choices that devices with these instructions made in the run that wrote the
+// record; empty if there were none. Throws Error(kCorrupt) if the text is not a record.
 std::string recorded_choices(const std::string& record, const std::string& instructions);
 
-// True where the same replicas on the same hosts wrote the record with other threads or other
-// instructions: then one warning says what differs. Throws Error(kCorrupt) for text that is no
-// record.
+// Returns true, and logs one warning, if the same replicas on the same hosts wrote the record with
+// other threads or instructions. Throws Error(kCorrupt) if the text is not a record.
 bool other_arithmetic(const std::string& record, const std::vector<int>& host,
                       const Arithmetic& chief, const engine::Log& log);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Adds the plans of a step to a timeline, each from its start to its end, and what the computing
-// thread waited for. Threads: as ExecutorObserver; `record` while no plan runs.
+// An observer that adds the plans of a step to a timeline, each from its start to its end, and the
+// waits of the computing thread. Threads: like ExecutorObserver; call `record` while no plan runs.
 #pragma once
 #include <vector>
 
@@ -22,7 +22,7 @@ class PlanTimeline : public collectives::ExecutorObserver {
 
  private:
   engine::Timeline* timeline_ = nullptr;
-  std::vector<int> plan_kinds_, wait_kinds_;  // of the timeline, by plan
+  std::vector<int> plan_kinds_, wait_kinds_;  // kinds of the timeline, by plan
 };
 
 }  // namespace lockstep::strategies

@@ -11,7 +11,7 @@
 namespace lockstep::strategies {
 namespace {
 
-// Finds costs of replicas of one process on GPUs. A start measures nothing.
+// Finds costs of one process's replicas on GPUs. The start of a job measures nothing.
 std::string find_gpu_costs(collectives::Topology& topology, const SynchronousOptions& options) {
   if (options.measured) {
     collectives::Calibration found = collectives::stored_gpu_costs(

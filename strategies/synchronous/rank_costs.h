@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the ranks of a job cost each other, as a strategy finds it for the planner while the job
-// starts: measured by calibration, read from where an earlier job kept it, or assumed.
+// Costs of communication between the ranks of a job. A strategy finds them for the planner while
+// the job starts: by calibration, from an earlier job's cache, or by assumption.
 #pragma once
 #include <string>
 
@@ -10,9 +10,9 @@
 
 namespace lockstep::strategies {
 
-// Puts the costs into the topology of the job's ranks, and returns how they were found: "measured
-// in 0.31 s while the job started". `queued`: the replicas are on GPUs. Collective; throws what
-// calibration throws (collectives/job/calibration.h). After a throw deaths are ignored.
+// Puts the costs into the topology of the job's ranks. Returns how they were found: "measured in
+// 0.31 s while the job started". `queued`: the replicas are on GPUs. Collective. Throws
+// calibration's errors (collectives/job/calibration.h). After a throw deaths are ignored.
 std::string find_costs(collectives::Job& job, collectives::Topology& topology,
                        const SynchronousOptions& options, bool queued);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Why something was chosen: a value with one formatter. Pure; any thread.
+// The reason for a choice, as a value with one formatter. Pure; thread-safe.
 #pragma once
 #include <string>
 #include <utility>
@@ -10,16 +10,16 @@ namespace lockstep::strategies {
 class Reason {
  public:
   Reason() = default;
-  // The end of a sentence that begins with the choice: "there is one replica".
+  // Takes the end of a sentence that begins with the choice: "there is one replica".
   Reason(std::string why) { add({}, std::move(why)); }
   Reason(const char* why) : Reason(std::string(why)) {}
-  static Reason asked();  // somebody asked for it
+  static Reason asked();  // an explicit request
   // Adds the reason for one of several choices.
   void add(std::string choice, const Reason& why);
 
   bool empty() const { return parts_.empty(); }
-  // "it was asked for"; "ring: it was asked for; direct: ...". `then`: for a later run that reads
-  // it in a checkpoint ("it was asked for when the checkpoint was written").
+  // Returns e.g. "it was asked for" or "ring: it was asked for; direct: ...". `then`: for a later
+  // run that reads it in a checkpoint ("it was asked for when the checkpoint was written").
   std::string text(bool then = false) const;
 
  private:

@@ -9,7 +9,7 @@ namespace lockstep::strategies {
 
 void require_possible_devices(const SynchronousOptions& options, const engine::Ops& ops) {
   if (ops.in_host_memory()) return;
-  constexpr std::size_t kMostReplicas = 64;  // that one kernel adds
+  constexpr std::size_t kMostReplicas = 64;  // replicas that one kernel can add
   const std::string first = to_string(options.devices[0]->id());
   engine::require(options.devices.size() <= kMostReplicas,
                   "{} replicas on {}: at most {} have their gradients added there",

@@ -6,9 +6,8 @@
 
 namespace lockstep::strategies {
 
-// Throws Error(kInvalid) for options that the devices of this process's replicas cannot obey, and
-// for devices that do not reach each other's memory; else they do from here on. `ops`: of the first
-// replica.
+// Makes the replicas' devices reach each other's memory. Throws Error(kInvalid) if that is
+// impossible, or if the devices do not support an option. `ops`: the first replica's.
 void require_possible_devices(const SynchronousOptions& options, const engine::Ops& ops);
 
 }  // namespace lockstep::strategies

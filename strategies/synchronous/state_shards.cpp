@@ -13,7 +13,7 @@ using engine::Range;
 
 namespace {
 
-// Float64 in every type of graph, and the same on all ranks when they are saved.
+// Adds the statistics, which are float64 for every type of graph and equal on all ranks when saved.
 void add_statistics(Mirror& mirror, std::vector<Piece>& pieces) {
   for (const engine::Statistic& statistic : mirror.graph.statistics()) {
     const std::size_t count = statistic.range.size();
@@ -26,7 +26,8 @@ void add_statistics(Mirror& mirror, std::vector<Piece>& pieces) {
   }
 }
 
-// Who saves an array that all ranks have: each to the rank with the fewest bytes so far.
+// Returns which rank saves each array that all ranks have: the rank with the fewest elements so
+// far.
 std::vector<int> assign_arrays(const std::vector<Parameter>& layout, int ranks) {
   std::vector<std::size_t> load(std::size_t(ranks), 0);
   std::vector<int> owner;
@@ -38,8 +39,8 @@ std::vector<int> assign_arrays(const std::vector<Parameter>& layout, int ranks) 
   return owner;
 }
 
-// What updates keep, of a mirror's owned ranges: slots under their name and the parameter's, and
-// masters, which are the parameter itself. Of the parameters with these names.
+// Adds what updates keep of a mirror's owned ranges, for the parameters in `names`. Slots have
+// their own and the parameter's name; masters have the parameter's name.
 void add_slots(const Mirror& mirror, const engine::UpdateRule& rule,
                const std::set<std::string_view>& names, std::vector<Piece>& pieces) {
   for (std::size_t k = 0; k < engine::values_kept(rule, mirror.graph.dtype()); ++k) {
@@ -66,7 +67,7 @@ Piece weight(const Mirror& mirror, const Parameter& parameter) {
 
 }  // namespace
 
-// Weights of 16 bits are saved as their masters, and where they have none, widened.
+// Saves 16-bit weights as their masters, or widened if they have none.
 std::vector<Piece> pieces_to_save(Mirror& m, const StepDesign& design, std::size_t ranks) {
   m.download();
   const std::vector<Parameter>& layout = m.graph.layout();
@@ -75,7 +76,7 @@ std::vector<Piece> pieces_to_save(Mirror& m, const StepDesign& design, std::size
   std::vector<Piece> pieces;
   std::set<std::string_view> kept;
   for (std::size_t i = 0; i < layout.size(); ++i) {
-    // In separate updates everybody keeps all of it: each is saved by its weight's owner.
+    // With separate updates every rank has all slots: the owner of a weight saves its slots.
     if (owner[i] == m.rank || design.update == Update::kFused) kept.insert(layout[i].name);
     if (owner[i] != m.rank || (masters && !layout[i].frozen)) continue;
     pieces.push_back(weight(m, layout[i]));
@@ -87,7 +88,7 @@ std::vector<Piece> pieces_to_save(Mirror& m, const StepDesign& design, std::size
   return pieces;
 }
 
-// Weights of 16 bits from the same arrays as their masters: `Checkpoints::restore` rounds.
+// Restores 16-bit weights from their masters' arrays: `Checkpoints::restore` rounds.
 std::vector<Piece> pieces_to_restore(Mirror& m, const StepDesign& design) {
   m.download();
   std::vector<Piece> pieces;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The pieces of a checkpoint that a replica of a synchronous strategy saves and restores: weights,
-// assigned to the ranks by their bytes; what updates keep of the elements that a rank owns;
-// statistics, and the loss scale. Between steps, on the replica's thread; the pieces point into the
-// mirror's memory, or into copies of it where that lies on a device.
+// assigned to ranks by their bytes; values that updates keep of the rank's owned elements;
+// statistics; and the loss scale. Call it between steps on the replica's thread. The pieces point
+// into the mirror's memory, or into copies of it if that is on a device.
 #pragma once
 #include <cstddef>
 #include <vector>

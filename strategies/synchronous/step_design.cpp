@@ -21,14 +21,14 @@ using engine::kBlock;
 using engine::Range;
 using engine::require;
 
-// Prices of the two ways to update so near are alike.
+// Maximum ratio of fused to separate time at which fused is still preferred.
 constexpr double kNear = 1.1;
 
 std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// The borders that a checkpoint was written with.
+// Returns the buckets that a checkpoint was written with.
 std::vector<Range> buckets_of(const std::vector<std::size_t>& ends, std::size_t trainable) {
   std::vector<Range> buckets;
   std::size_t begin = 0;
@@ -81,7 +81,7 @@ class Designer {
                           : buckets_of(options_.bucket_ends, graph_.trainable());
     lay_out_exchange();
     why_separate_ = find_why_separate();
-    // Chosen for a checkpoint, before what needs it separate was asked for.
+    // A checkpoint's update is dropped if an option now requires it to be separate.
     if (!why_separate_.empty() && !options_.update_reason.empty())
       options_.step.update = Update::kAutomatic, options_.update_reason.clear();
     check_update();
@@ -133,7 +133,7 @@ class Designer {
   }
 
  private:
-  // A checkpoint's choice that cannot be made here is none; what somebody asks for is.
+  // Drops a checkpoint's choice that is impossible here; throws for an explicit one.
   void choose_vendor() {
     const std::string_view algorithm = options_.step.algorithm.only();
     if (!collectives::is_vendor_sum(algorithm)) {
@@ -163,7 +163,7 @@ class Designer {
   std::size_t width() const { return engine::size_of(graph_.dtype()); }
   std::size_t bytes_of(Range bucket) const { return bucket.size() * width(); }
 
-  // One more queued sum on one host costs little, and backward hides all but the last.
+  // Queued sums on one host are cheap, and backward hides all but the last, so buckets are smaller.
   std::size_t usual_bucket() const {
     if (!input_.queued || hosts_ > 1) return kBucketBytes;
     return std::clamp(graph_.trainable() * width() / 8, kBucketBytes / 8, kBucketBytes);
@@ -177,7 +177,7 @@ class Designer {
     std::string predicted = {};
   };
 
-  // `choices`: the planner's, where there are any.
+  // Asks the planner's `choices` if no rule decides; null: no planner.
   Picked pick(std::size_t bytes, const collectives::Choices* choices) const {
     const std::size_t ranks = input_.host.size();
     if (const SizeRule* rule = rules_.find(bytes)) return {rule->algorithm, Reason::asked()};
@@ -204,7 +204,7 @@ class Designer {
     return at->second;
   }
 
-  // Of buckets; the other sums follow as they are added.
+  // Chooses the algorithms of buckets; those of other sums follow as they are added.
   void choose_algorithms() {
     if (!vendor_.empty()) {
       design_.algorithms.assign(design_.buckets.size(), vendor_);
@@ -216,7 +216,7 @@ class Designer {
       if (!options_.reason.empty()) design_.reason = options_.reason;
       return;
     }
-    std::vector<Picked> picked;  // as many as there are algorithms
+    std::vector<Picked> picked;  // one entry per algorithm
     for (const Range& bucket : design_.buckets) {
       Picked mine = pick(bytes_of(bucket), choices_of_buckets());
       chosen_[bytes_of(bucket)] = mine.algorithm;
@@ -242,7 +242,7 @@ class Designer {
                : "that all gradients are finite all must know first, for the loss scale";
   }
 
-  // Why no update can be inside the sums, as the end of a sentence; empty where it can.
+  // Returns why updates cannot be fused, as the end of a sentence; empty if they can.
   std::string find_why_separate() const {
     if (!vendor_.empty()) return fmt::format("{} adds, and has no place for it", vendor_);
     if (needs_layer_norms())
@@ -275,7 +275,7 @@ class Designer {
             engine::name(*options_.step.wire), engine::name(graph_.dtype()));
   }
   bool narrow_wire() const { return options_.step.wire == engine::DType::kBFloat16; }
-  // Of buckets' sums.
+  // Returns the type of buckets' sums between hosts; nothing on one host.
   std::optional<engine::DType> wire() const { return hosts_ == 1 ? std::nullopt : design_.wire; }
 
   bool update_is_open() const {
@@ -287,7 +287,7 @@ class Designer {
             "update fused: {}: use separate", why_separate_);
   }
 
-  // Predicted, one behind the other.
+  // Returns the predicted sequential time.
   double seconds_of_buckets(const UpdateWay& way) const {
     double seconds = 0;
     for (const Range& bucket : design_.buckets) seconds += way.seconds(bytes_of(bucket));
@@ -327,7 +327,7 @@ class Designer {
     design_.update_reason = std::move(why);
   }
 
-  // Reductions of layers first; each range from a block's beginning.
+  // Layer reductions come first; each range begins at a block.
   void lay_out_exchange() {
     const std::size_t ranks = input_.host.size();
     std::size_t numbers = 0;
@@ -349,7 +349,7 @@ class Designer {
   DesignOptions options_;
   const engine::Graph& graph_;
   std::size_t hosts_;
-  std::string vendor_;  // the library whose sums are taken; empty: ours
+  std::string vendor_;  // library that makes the sums; empty: ours
   collectives::AlgorithmRules rules_;
   std::string why_separate_;
   StepDesign design_;

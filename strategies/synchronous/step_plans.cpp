@@ -34,7 +34,8 @@ class PlanAssembly {
                                                                          design_.segments.size())
                                   : design_.space.norm_blocks;
     design_.space.norms_bytes = std::max<std::size_t>(1, norms) * sizeof(double);
-    // Scratch of a device is not the host's: what the host adds has its own, behind the numbers.
+    // The host's sums need their own scratch, after the numbers, since a device's scratch is not in
+    // host memory.
     if (input_.queued) scratch_ = design_.space.exchange_bytes / sizeof(double);
     Plan metrics = exchange("metrics of a step", design_.space.metrics);
     Plan gather = exchange("gather", design_.space.gather);

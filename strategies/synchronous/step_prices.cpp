@@ -20,14 +20,15 @@ std::string never_refused(const std::vector<int>& /*host*/) {
   return {};
 }
 
-// Plans of an update that are no all-reduce, as if they were algorithms: to be priced alike.
+// Wrap the plans of an update as algorithms, so that their times are predicted alike.
 constexpr std::array kUpdate{
     Algorithm{.name = "local", .refusal = never_refused, .make = collectives::local_update}};
 constexpr std::array kSquares{
     Algorithm{.name = "local", .refusal = never_refused, .make = collectives::local_squares}};
 
-// An optimizer that needs the norm of all gradients has its update inside in two halves: the sums
-// with their squares, and when all are known the update. That is direct alone.
+// Returns the first half of a fused update that needs the norm of all gradients: the sums with
+// their squares. The second half is the update, when all squares are known. Only direct supports
+// this.
 Plan sum_with_squares(const Request& request) {
   Request sum = request;
   sum.squares = true;
@@ -39,7 +40,7 @@ constexpr std::array kSecondHalf{Algorithm{.name = "direct",
                                            .refusal = collectives::direct_refusal,
                                            .make = collectives::direct_update_and_store}};
 
-// Those that hold one: others may name algorithms without a place for an update.
+// Returns the rules that match a bucket. The others may name algorithms that cannot fuse an update.
 Rules of_buckets(const StepQuestion& question) {
   Rules rules;
   for (const collectives::SizeRule& rule : question.rules)
@@ -60,7 +61,7 @@ double UpdateWay::seconds(std::size_t bytes) const {
 
 StepPrices price_step(const collectives::Topology& topology, const engine::UpdateRule& rule,
                       const StepQuestion& question, collectives::Bootstrap* together) {
-  // In numbers of the weights' type.
+  // The size is in units of the weights' type.
   const std::size_t kept = engine::values_kept(rule, question.dtype) *
                            engine::size_of(engine::computed_in(question.dtype)) /
                            engine::size_of(question.dtype);
@@ -74,7 +75,7 @@ StepPrices price_step(const collectives::Topology& topology, const engine::Updat
                                      {.wire = question.wire})},
                     {}};
   if (question.buckets.empty()) return prices;
-  if (rule.needs() == engine::Needs::kLayerNorms) {  // of gradients and of weights
+  if (rule.needs() == engine::Needs::kLayerNorms) {  // squares of gradients and of weights
     prices.separate.after = {price(kSquares), price(kSquares), price(kUpdate)};
     return prices;
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What the sums and updates of a training step cost, as the planner prices them: in the two ways in
-// which an optimizer's update can be taken. Inside the sums (fused): where a number's sum is whole
-// its weight is updated, and then the weight travels. Apart: everybody gets the sums, and then each
-// rank passes once more over gradients, weights and optimizer state, to update all weights for
-// itself. The simulator counts what either moves through memory and over the wire.
+// Predicted times of the sums and updates of a training step for both ways to update. Fused: as
+// soon as a sum is complete its weight is updated, and the weight is sent. Separate: all ranks get
+// the sums, and then each rank updates all weights in another pass over gradients, weights and
+// optimizer state. The simulator counts the bytes that either way moves through memory and over the
+// wire.
 //
-// A pure function of topology and sizes, so that all ranks that hold the same costs find the same.
-// Any thread. Cost: some ten simulations a size (collectives/cost/planner.h), a tenth of a
+// A pure function of topology and sizes, so ranks with the same costs get the same result.
+// Thread-safe. Costs some ten simulations per size (collectives/cost/planner.h), a tenth of a
 // millisecond for two ranks.
 #pragma once
 #include <cstddef>
@@ -20,35 +20,38 @@
 
 namespace lockstep::strategies {
 
-// One way: a sum, of which the planner chooses the algorithm, and what comes after it.
+// Holds one way: a sum, whose algorithm the planner chooses, and the steps after it.
 struct UpdateWay {
   collectives::Choices sums;
-  std::vector<collectives::Choices> after = {};  // each for every algorithm alike
+  std::vector<collectives::Choices> after = {};  // the same for every algorithm
 
-  // Of a bucket, predicted: its sum and all that comes after, one behind the other.
+  // Returns the predicted time of a bucket: its sum and all later steps, sequentially.
   double seconds(std::size_t bytes) const;
 };
 
 struct StepPrices {
-  UpdateWay separate;              // its sums are those of a step that are not of buckets, too
+  // Its sums also serve for the sums of a step that are not buckets.
+  UpdateWay separate;
   std::optional<UpdateWay> fused;  // none: no buckets were asked for
 };
 
-// What is to be priced. Sizes are bytes, and ascend.
+// Holds the question to the planner. Sizes are in bytes and ascend.
 struct StepQuestion {
-  std::vector<std::size_t> sums;     // whose algorithm is to be chosen, and those of `buckets`
-  std::vector<std::size_t> buckets;  // whose update is to be priced, too, in both ways
-  std::vector<collectives::SizeRule> rules = {};  // of sums whose algorithm is asked for
-  engine::DType dtype = engine::DType::kFloat32;  // of weights and gradients
-  // In which gradients travel between hosts, where not in theirs. Sums that are not of buckets are
-  // priced as if they did so, too.
+  // Sums whose algorithm is to be chosen, including those of `buckets`.
+  std::vector<std::size_t> sums;
+  // Sums with an update, whose time is predicted for both ways.
+  std::vector<std::size_t> buckets;
+  std::vector<collectives::SizeRule> rules = {};  // for sums with a requested algorithm
+  engine::DType dtype = engine::DType::kFloat32;  // type of weights and gradients
+  // Type of gradients between hosts, if it is not their own. Predictions apply it to sums that are
+  // not buckets, too.
   std::optional<engine::DType> wire = {};
 };
 
-// `together`: null, or that of a job whose processes all ask this alike, and divide the prices
-// among themselves (planner.h). At least one sum. Rules that hold a bucket name algorithms that
-// have a place for the update (for one that needs a norm: direct, and all ranks are on one host).
-// Throws what plan_all_reduce throws.
+// Divides the work among the processes of a job if `together`, the bootstrap of processes that all
+// ask the same, is given (planner.h); null: no division. Requires at least one sum. Rules that
+// match a bucket must name algorithms that can fuse the update (for an update that needs a norm:
+// direct, with all ranks on one host). Throws plan_all_reduce's errors.
 StepPrices price_step(const collectives::Topology& topology, const engine::UpdateRule& rule,
                       const StepQuestion& question, collectives::Bootstrap* together = nullptr);
 

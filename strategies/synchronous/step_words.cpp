@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is said of a step, and of what it is for: see step_design.h.
+// Texts about a step: see step_design.h.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace lockstep::strategies {
 std::string bucket_name(std::size_t index, engine::Range bucket, const engine::Graph& graph) {
   constexpr std::size_t kMostNames = 160;  // bytes
   std::string names;
-  std::size_t more = 0;  // that are not named
+  std::size_t more = 0;  // number of unnamed parameters
   for (const engine::Parameter& parameter : graph.layout()) {
     if (!parameter.range.meets(bucket)) continue;
     if (more > 0 || names.size() + parameter.name.size() > kMostNames) {

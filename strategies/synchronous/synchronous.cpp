@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Opening. Memory is planned and taken in synchronous_memory.cpp; replicas run in
-// synchronous_run.cpp, the calls of a step stand in synchronous_step.cpp, words for people in
-// synchronous_state.cpp.
+// Opening. synchronous_memory.cpp plans and allocates memory, synchronous_run.cpp runs the
+// replicas, synchronous_step.cpp has the calls of a step, and synchronous_state.cpp the texts for
+// users.
 #include "strategies/synchronous/synchronous.h"
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60000};  // and at least 20 median steps
 
-// What all processes must have been told alike, a line each.
+// Returns the options that must be the same in all processes, one per line.
 std::string flags_text(const SynchronousOptions& o, const engine::UpdateRule& rule,
                        const engine::OpenOptions& opening, engine::DType dtype, bool queued) {
   const std::string shares =
@@ -47,7 +47,7 @@ std::string flags_text(const SynchronousOptions& o, const engine::UpdateRule& ru
       queued ? "their devices'" : "the host's");
 }
 
-// Bytes to other hosts, by the rank here that sends most.
+// Returns the bytes that the local rank that sends most sends to other hosts in a step.
 std::size_t sent_in_step(const StepDesign& design, const collectives::JobRanks& ranks) {
   std::vector<std::size_t> sent(ranks.host.size(), 0);
   for (std::size_t i = 0; i < design.plan.size(); ++i) {
@@ -83,8 +83,8 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   find_processors();
 }
 
-// Finds where the replicas of this process run. Processes of a machine are told apart by what they
-// may use, whether their ranks share memory or not.
+// Finds the processors of this process's replicas. The processes of a machine have different sets,
+// whether their ranks share memory or not.
 void Synchronous::find_processors() {
   const collectives::JobRanks ranks = collectives::by_machine(job_->ranks());
   binding_ = collectives::processors_of_ranks(ranks, "processors of each process", options_.threads)
@@ -133,7 +133,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   require(options.global_batch >= 1, "the batch must hold at least one example");
   require(options.accumulate >= 1, "accumulate must be at least 1");
   running_.reset();
-  job_->expect_deaths(false);  // a death breaks off the exchanges
+  job_->expect_deaths(false);  // a death ends the exchanges
   vendor_sums_.reset();
   graph_recorder_.reset();
   mirrors_.clear();
@@ -141,8 +141,8 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   ++generation_;
   open_ = {graph, rule, options};
 
-  // Planned with a graph of one row, which takes next to nothing; compared; and only then memory is
-  // taken, so that all processes of the host have seen the same memory free.
+  // Planning uses a graph of one row, which needs little memory. Memory is allocated only after the
+  // comparison, so that all processes of the host have seen the same free memory.
   const auto ops_of = [&](engine::Device& device, engine::Kernels kernels) {
     return device.ops(options_.step.dtype.value_or(device.default_dtype()),
                       {options_.threads, kernels});
@@ -167,8 +167,8 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
         text_of(open_.rule.scaling), text_of(*scaled_before));
   const engine::Graph first(graph, *ops, 1, graph_options());
   const std::string flags = flags_text(options_, open_.rule, options, first.dtype(), queued_);
-  // Of another model one line is enough: the others follow from it. Whether all look for costs is
-  // compared before one of them does.
+  // One differing line suffices for models: the other differences follow from it. Whether all
+  // processes look for costs is compared before any of them does.
   collectives::require_same(*job_, graph.describe(), "model", true);
   if (job_->bootstrap().processes() > 1)
     collectives::require_same(
@@ -255,7 +255,7 @@ Arithmetic Synchronous::arithmetic() const {
   return {options_.threads, fmt::format("{}", fmt::join(all, " and ")), choices};
 }
 
-// Makes what moves the plans: connections between hosts, an executor for each replica.
+// Creates the connections between hosts and an executor for each replica.
 void Synchronous::open_executors() {
   auto transports = collectives::connect_hosts(job_->ranks(), design_.plan, job_->network(),
                                                job_->deadline(), "");
@@ -263,7 +263,7 @@ void Synchronous::open_executors() {
       topology_.hosts[std::size_t(job_->ranks().host[std::size_t(first_rank())])].costs));
   collectives::ExecutorOptions executor = job_->executor_options();
   executor.hook = options_.hook;
-  // Of a device with a queue, whose kernels are as quick to end for much as for little.
+  // On a device with a queue, kernels take about the same time for many blocks as for few.
   if (!mirrors_[0]->kernels().in_host_memory()) executor.blocks_at_once = 1 << 20;
   open_vendor();
   if (vendor_sums_) executor.vendor_sum = std::bind_front(&VendorSums::sum, vendor_sums_.get());
@@ -274,7 +274,7 @@ void Synchronous::open_executors() {
     mirrors_[i]->open(design_, open_.rule, *shared_.team, std::move(transports[i]), executor);
   }
   watch_vendor();
-  const std::vector<int> machine = job_->bootstrap().hosts();  // not those of the plan
+  const std::vector<int> machine = job_->bootstrap().hosts();  // not the hosts of the plan
   const auto beside = std::ranges::count_if(topology_.ranks, [&](const auto& rank) {
     return machine[std::size_t(rank.process)] == machine[std::size_t(job_->bootstrap().process())];
   });

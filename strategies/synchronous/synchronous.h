@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Synchronous data-parallel training, for any number of processes: what Mirrored and
-// CollectiveAllReduce have in common, which is everything but how their processes find each other.
-// Every replica takes the same step from the same weights; gradients are summed, weighted by the
-// examples really seen, and every mirror takes the same update.
+// Synchronous data-parallel training for any number of processes: the common part of Mirrored and
+// CollectiveAllReduce, which differ only in how their processes find each other. All replicas take
+// the same step from the same weights. Gradients are summed, weighted by the examples actually
+// used, and every mirror applies the same update.
 //
-// Memory: per replica one block that all ranks of its host map (gradients, weights, exchange,
-// scratch, norms), and the optimizer slots that it owns: all of them where updates are separate,
-// 1/P where they are fused. Threads: one permanent thread a replica; a communication thread beside
-// it where cores are idle.
+// Memory per replica: one block that all ranks of its host map (gradients, weights, exchange,
+// scratch, norms), and its optimizer slots. It owns all slots if updates are separate, 1/P of them
+// if they are fused. Threads: one permanent thread per replica, and a communication thread if cores
+// are idle.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -75,31 +75,31 @@ class Synchronous : public engine::Strategy {
   engine::Profiler* profiler() const override { return options_.profiler; }
   void abort(const engine::Error& error) noexcept override;
 
-  // Since `open`.
+  // The design and the topology are valid after `open`.
   const StepDesign& step() const { return design_; }
   const collectives::Topology& topology() const { return topology_; }
-  // Parts of steps that were repeated as recordings, of one replica, since `open`.
+  // Returns the number of captured parts that one replica has repeated since `open`.
   std::int64_t repeated() const { return graph_recorder_ ? graph_recorder_->repeated() : 0; }
 
  protected:
-  // The replicas of this process, since `open`. Outside of run.
+  // Returns the replicas of this process since `open`. Not during `run`.
   const std::vector<std::unique_ptr<Mirror>>& mirrors() const { return mirrors_; }
-  // The bootstrap outlives the strategy.
+  // The bootstrap must outlive the strategy.
   Synchronous(SynchronousOptions options, collectives::Bootstrap& bootstrap);
 
  private:
-  static constexpr std::size_t kTotals = 5;  // numbers of engine::Totals that are sums ...
-  static constexpr std::size_t kTimes = 2;   // ... and those of which each rank's are sent,
+  static constexpr std::size_t kTotals = 5;                  // summed numbers of engine::Totals
+  static constexpr std::size_t kTimes = 2;                   // numbers that each rank sends
   static constexpr std::size_t kNumbersOfRank = kTimes + 1;  // with a hash of its weights
   Mirror& mirror(engine::Replica& replica) const;
   int first_rank() const;
   engine::GraphOptions graph_options() const;
-  std::unique_ptr<engine::Ops> host_ops(engine::DType dtype);  // for fallbacks; mostly null
+  std::unique_ptr<engine::Ops> host_ops(engine::DType dtype);  // for fallbacks; usually null
   std::size_t largest_share(std::size_t batch, int accumulate) const;
   void design(const engine::Graph& graph);
   void open_vendor();
   void watch_vendor();
-  Arithmetic arithmetic() const;  // of this process
+  Arithmetic arithmetic() const;  // this process's arithmetic
   void plan_memory(engine::Ops& ops, const engine::Graph& graph);
   void map_memory();
   void open_executors();
@@ -119,7 +119,8 @@ class Synchronous : public engine::Strategy {
   collectives::Topology topology_;
   std::optional<collectives::Job> job_;
   std::optional<GpuPath> gpu_path_;
-  std::optional<collectives::Job::Activity> running_;  // since `open`: nothing is said of a start
+  // Replaces the start's text in errors after `open`.
+  std::optional<collectives::Job::Activity> running_;
   collectives::Binding binding_;
   std::uint64_t generation_ = 0;
 
@@ -127,32 +128,34 @@ class Synchronous : public engine::Strategy {
     std::optional<engine::GraphSpec> graph;
     engine::UpdateRule rule;
     engine::OpenOptions options;
-  } open_;  // what `open` was called with
+  } open_;  // arguments of `open`
   engine::WorkSpec work_;
   StepDesign design_;
   std::string memory_sentence_;
   struct {
     std::vector<std::unique_ptr<engine::Device>> devices;
-    std::unique_ptr<engine::Ops> planning_ops;  // of graphs that only plan
-  } fallback_;  // of the host, for layers without kernels for the device
+    std::unique_ptr<engine::Ops> planning_ops;  // for graphs that only plan
+  } fallback_;                                  // host, for layers without device kernels
   struct {
-    bool chosen = false;            // by the topology's costs ...
-    std::string costs_are = {};     // ... and how these were found; empty: nobody has asked
-    bool recorded = false;          // in a checkpoint ...
-    bool other_arithmetic = false;  // ... but the bits are not; the chief knows
+    bool chosen = false;  // by the topology's costs
+    // Says how these costs were found; empty: not requested yet.
+    std::string costs_are = {};
+    bool recorded = false;  // taken from a checkpoint
+    // The bits may differ from the checkpoint's; known to the chief only.
+    bool other_arithmetic = false;
   } plan_source_;
-  bool queued_ = false;  // kernels are, on a device with memory of its own
+  // Kernels are queued on a device with its own memory.
+  bool queued_ = false;
   CommunicationThreads communication_threads_;
 
-  // The order of these is the order of ending, last first: mirrors use the team, the team the
-  // memory.
+  // Members end in reverse order: mirrors use the team, and the team uses the memory.
   struct {
     std::optional<collectives::HostMemory> memory;  // arenas and control block
-    std::unique_ptr<GpuSpaces> gpu_spaces;          // where GPUs of several processes are shared
+    std::unique_ptr<GpuSpaces> gpu_spaces;          // if GPUs of several processes are shared
     std::optional<collectives::JobTeam> team;
   } shared_;
   std::vector<std::unique_ptr<Mirror>> mirrors_;
-  std::unique_ptr<VendorSums> vendor_sums_;  // where the step has any
+  std::unique_ptr<VendorSums> vendor_sums_;  // if the step has any
   std::optional<GraphRecorder> graph_recorder_;
   std::unique_ptr<collectives::ReplicaThreads> threads_;
 };

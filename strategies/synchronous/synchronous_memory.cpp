@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The memory of this process's replicas, planned and taken: see synchronous.h.
+// The memory of this process's replicas, planned and allocated: see synchronous.h.
 #include <algorithm>
 #include <set>
 
@@ -19,7 +19,7 @@ std::size_t align(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// Returns how many processes of this host take memory at the same time.
+// Returns the number of processes of this host that allocate memory at the same time.
 std::size_t processes_of_host(const collectives::Job& job) {
   const std::vector<int>& process = job.ranks().process;
   std::set<int> processes;
@@ -45,11 +45,11 @@ std::vector<std::string> Synchronous::fallbacks() const {
   return mirrors_.empty() ? std::vector<std::string>() : mirrors_[0]->graph.fallbacks();
 }
 
-// What this process will take, refused where it is more than there is.
+// Plans the memory of this process; throws if it exceeds the available memory.
 void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
   const std::size_t replicas = options_.devices.size();
   std::size_t arenas = align(arena_layout(graph, design_).bytes, kArenaUnit) * replicas;
-  std::size_t messages = 0;  // memory of the host, whatever the device
+  std::size_t messages = 0;  // host memory, whatever the device
   for (std::size_t i = 0; i < replicas; ++i)
     messages += collectives::WireStaging::bytes(design_.plan, first_rank() + int(i), queued_);
   if (!queued_) arenas += messages;
@@ -76,7 +76,8 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
     return memory_use(engine::Graph::memory(*open_.graph, ops, share, graph_options()), replicas,
                       arenas, slots, (loop + open_.options.bytes_of_replica) * replicas);
   };
-  if (!ops.in_host_memory()) {  // where it has too little, that which takes it says so
+  // A device with too little memory throws at the allocation.
+  if (!ops.in_host_memory()) {
     constexpr double kMiB = 1 << 20;
     memory_sentence_ = fmt::format(
         "memory of the devices: {:.1f} MiB: {:.1f} weights and gradients, {:.1f} the optimizer's "
@@ -106,7 +107,7 @@ void Synchronous::map_memory() {
                                         : 0,
                          Team::control_bytes(ranks.local().size(), plans), "");
   shared_.team.emplace(*job_, *shared_.memory, plans);
-  job_->expect_deaths(true);  // but while there is the team
+  job_->expect_deaths(true);  // while the team exists
   for (std::size_t i = 0; !in_host_memory && i < mirrors_.size(); ++i) {
     const int rank = mirrors_[i]->rank;
     const auto bases =

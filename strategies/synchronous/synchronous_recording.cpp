@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Steps as recordings of the device: whether they can be, and how one is made. See
-// graph_recorder.h.
+// Graph capture of steps: the conditions, and the capture itself. See graph_recorder.h.
 #include <algorithm>
 #include <utility>
 
@@ -9,8 +8,8 @@
 
 namespace lockstep::strategies {
 
-// Why steps cannot be recorded, as the end of a sentence; empty: they can. What the host does in
-// the middle of a step would not be done again.
+// Returns why steps cannot be captured, as the end of a sentence; empty if they can. Work of the
+// host in the middle of a step would not be repeated.
 std::string Synchronous::why_no_graphs() const {
   if (!queued_) return "graphs are of GPUs, and the replicas are on processors";
   if (job_->bootstrap().processes() > 1)
@@ -51,7 +50,7 @@ void Synchronous::compute(engine::Replica& replica, int part, std::size_t global
   const auto local = std::size_t(m.rank - first_rank());
   const Next next = graph_recorder_->next(local, part, global_batch, m.Replica::state.examples);
   if (next == Next::kQueue || (next == Next::kRecord && !record(m, part, queue))) return queue();
-  // What it starts comes behind the sums of steps that were queued call by call.
+  // A captured part must run after the sums of steps that were queued call by call.
   for (std::size_t stage = 0; stage < design_.stages.of_step; ++stage)
     m.executor().wait(int(stage), "before a recorded step");
   if (m.loss_scale || job_->size() > 1) m.kernels().go_behind_reductions();
@@ -60,8 +59,8 @@ void Synchronous::compute(engine::Replica& replica, int part, std::size_t global
   if (m.checks && part + 1 == open_.options.accumulate) m.checks->keep(m.Replica::state.step);
 }
 
-// False: it was refused. Plans run on the host as always, and are at their end when all of it is
-// queued; a step that is refused is then made once more, in earnest.
+// Returns whether the step was captured: false if the device refused. Plans run on the host as
+// usual and end when all of it is queued. A refused step is then executed call by call.
 bool Synchronous::record(Mirror& m, int part, const std::function<void()>& queue) {
   const auto local = std::size_t(m.rank - first_rank());
   for (std::size_t stage = 0; stage < design_.stages.of_step; ++stage)

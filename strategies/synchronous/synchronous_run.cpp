@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The replicas at work, and what ends it. See synchronous.h.
+// The work of replicas, and its end. See synchronous.h.
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -12,13 +12,13 @@ using engine::Error;
 
 namespace {
 
-// At most, of a communication thread: what it waits for wakes it, but may come just before it
-// sleeps; and each look costs the core that it may share some microseconds.
+// Maximum sleep of a communication thread. Events wake it but may arrive just before it sleeps;
+// each poll costs some microseconds of a core that it may share.
 constexpr std::chrono::milliseconds kHelperSleep{5};
 
 }  // namespace
 
-// Rank 0's values reach all others as a sum with zeros. Masters are drawn where they are owned.
+// Sends rank 0's values to all others as a sum with zeros. Each owner draws its masters.
 void Synchronous::set_start_values() {
   run([&](engine::Replica& replica) {
     Mirror& m = mirror(replica);
@@ -52,14 +52,14 @@ void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
         failed);
   } catch (...) {
     end_helpers();
-    // At once, since each may wait for peers that do not read.
+    // All threads tell their peers at once, since each may wait for peers that do not read.
     threads_->run([&](int i) { mirrors_[std::size_t(i)]->executor().tell_peers(); }, failed);
     throw;
   }
   end_helpers();
 }
 
-// A communication thread beside each replica, until `over`.
+// Starts a communication thread for each replica, which runs until `over`.
 void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::atomic<bool>& over) {
   for (const auto& mirror : mirrors_) {
     helpers.emplace_back([this, &over, m = mirror.get()] {

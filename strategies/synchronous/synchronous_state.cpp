@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is asked of a strategy outside of steps: checkpoints, exchanges, words for people. See
-// synchronous.h.
+// Calls of a strategy outside of steps: checkpoints, exchanges, texts for users. See synchronous.h.
 #include <fmt/format.h>
 
 #include "collectives/job/agreement.h"
@@ -23,7 +22,7 @@ void Synchronous::restore(engine::Replica& replica, engine::Checkpoints& checkpo
                           std::int64_t step, const std::vector<std::string>& fresh) {
   Mirror& m = mirror(replica);
   std::vector<std::string> zero = fresh;
-  if (m.loss_scale) zero.emplace_back(LossScale::kArray);  // of runs that had none
+  if (m.loss_scale) zero.emplace_back(LossScale::kArray);  // for runs without one
   Strategy::restore(replica, checkpoints, step, zero);
   m.upload();
   if (m.loss_scale) m.loss_scale->upload(open_.rule.scaling.start);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The calls of a step: see synchronous.h.
+// Calls of a step: see synchronous.h.
 #include <algorithm>
 #include <ranges>
 
@@ -14,7 +14,8 @@ using engine::Totals;
 
 namespace {
 
-constexpr int kMeetings = 10;  // a meeting outside of steps may take so many deadlines
+// Deadlines that an exchange outside of steps may take.
+constexpr int kMeetings = 10;
 
 }  // namespace
 
@@ -55,7 +56,8 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
     m.executor().wait(design_.stages.updates[b], "before forward");
     updated = true;
   }
-  if (!m.progress.behind_updates) {  // this layer comes behind those that are queued
+  // This layer is ordered after the updates that are queued.
+  if (!m.progress.behind_updates) {
     const bool all = std::ranges::all_of(design_.stages.updates,
                                          [&](int update) { return m.executor().done(update); });
     m.kernels().go_behind_reductions();
@@ -66,12 +68,12 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
   m.executor().progress();
 }
 
-// Starts the collectives of every bucket that ends before `end`. Weights up to there are not read
-// again in this step, and until this rank starts a bucket nobody writes its weights: all that the
-// step has computed with is checked here.
+// Starts the collectives of all buckets that end at or before `end`. This step does not read the
+// weights up to there again, and they are not written until this rank starts their bucket. So all
+// weights that the step has used are checked here.
 void Synchronous::start_buckets(Mirror& m, std::size_t end) {
   if (m.progress.started == 0)
-    m.update_state = m.Replica::state;  // every update of the last step is done
+    m.update_state = m.Replica::state;  // all updates of the last step are done
   if (m.progress.started < design_.buckets.size() &&
       design_.buckets[m.progress.started].end <= end) {
     if (m.checks) m.checks->add(m.space(Space::kWeight), end, m.Replica::state.step);
@@ -141,7 +143,7 @@ Totals Synchronous::totals_of(Mirror& m) {
   return totals;
 }
 
-// A deadline that the user set stays as it is.
+// Keeps a deadline that the user set.
 void Synchronous::learn_deadline(Mirror& m) {
   if (!m.deadline.reported(engine::Clock::now()) || options_.deadline) return;
   const std::chrono::milliseconds now = m.deadline.at_least(deadline());
@@ -168,7 +170,7 @@ Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const To
   own[0] = mine.waited;
   own[1] = mine.messages;
   if (m.checks) {
-    // A host that is not a step ahead of its device has waited for the loss alone.
+    // A host that is not a step ahead of its device has waited only for the loss.
     if (step == m.Replica::state.step) m.kernels().synchronize();
     own[kTimes] = m.checks->take(step);
   }
@@ -184,7 +186,8 @@ Totals Synchronous::synchronize(engine::Replica& replica) {
     m.executor().finish(int(stage), "end of the step");
   }
   if (graph_recorder_)
-    m.kernels().synchronize();  // of repeated steps no plan knows when they are done
+    // No plan knows when repeated steps are done.
+    m.kernels().synchronize();
   if (m.loss_scale) m.reported.scale.skipped = m.loss_scale->now().skipped;
   return totals_of(m);
 }
@@ -195,7 +198,7 @@ void Synchronous::average_statistics(engine::Replica& replica, std::string_view 
   const std::span<double> mine = m.graph.statistic_values();
   double* const numbers =
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.space.statistics.begin;
-  // Who had no examples since the last time has followed nothing, and does not count.
+  // Ranks without examples since the last call have unchanged statistics and do not count.
   const bool followed = !std::equal(mine.begin(), mine.end(), m.averaged.begin(), m.averaged.end());
   std::fill_n(numbers, mine.size(), 0.0);
   if (followed) std::copy(mine.begin(), mine.end(), numbers);
@@ -214,7 +217,7 @@ std::vector<double> Synchronous::gather(engine::Replica& replica, std::span<cons
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.space.gather.begin;
   std::fill_n(numbers, design_.space.gather.size(), 0.0);
   std::copy(mine.begin(), mine.end(), numbers + std::size_t(m.rank) * kGather);
-  // Files are written and read between two meetings, which takes longer than a step.
+  // Files are written and read between two exchanges, which takes longer than a step.
   const std::chrono::milliseconds usual = m.deadline.at_least(deadline());
   if (!options_.deadline) m.executor().set_deadline(kMeetings * usual);
   m.executor().start(design_.stages.gather, nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The beginning of sums that a vendor's library makes. See synchronous.h.
+// The start of sums by a vendor's library. See synchronous.h.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,7 @@
 
 namespace lockstep::strategies {
 
-// Collective, where the step has such sums.
+// Creates the vendor's communicator if the step has such sums. Collective.
 void Synchronous::open_vendor() {
   const bool wanted = std::ranges::any_of(design_.plan, [](const collectives::Stage& stage) {
     return collectives::is_vendor_sum(stage.plan.algorithm);

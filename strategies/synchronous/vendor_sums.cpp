@@ -7,7 +7,7 @@ namespace lockstep::strategies {
 
 namespace {
 
-constexpr std::chrono::milliseconds kBetween(50);  // two looks of the watcher
+constexpr std::chrono::milliseconds kBetween(50);  // interval of the watcher's checks
 
 }  // namespace
 
@@ -56,7 +56,7 @@ void VendorSums::stop(const engine::Error& error) noexcept {
   communicator_->abort(error);
 }
 
-// Who is in `sum` looks itself.
+// Skips the check if another thread is in `sum`, which checks itself.
 void VendorSums::look(std::chrono::nanoseconds waited) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;

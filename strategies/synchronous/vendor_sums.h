@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Sums that NCCL makes for the one replica of this process, among GPUs of several processes: its
-// communicator, made safe for the threads of a strategy. `sum` is for the executor. What was queued
-// with a rank that is lost, or has failed, never ends by itself: a thread looks after that, and
-// ends it, and waits for the device see it. Any thread. Costs and errors:
-// collectives/run/device_communicator.h. The ops outlive it.
+// Sums by NCCL for the one replica of this process, among GPUs of several processes. It wraps
+// NCCL's communicator for the threads of a strategy; the executor calls `sum`. Work that is queued
+// with a rank that is lost or has failed never ends by itself. A thread detects and ends it; waits
+// for the device then throw. Thread-safe. Costs and errors: collectives/run/device_communicator.h.
+// The ops must outlive it.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -25,10 +25,10 @@ class Bootstrap;
 
 namespace lockstep::strategies {
 
-// NCCL (collectives/nccl/nccl.h), or what tests put in its place.
+// Selects NCCL (collectives/nccl/nccl.h) or a substitute for tests.
 struct VendorLibrary {
-  std::function<std::string()> version = [] { return std::string(); };  // empty: it is not there
-  // As collectives/nccl/nccl.h's.
+  std::function<std::string()> version = [] { return std::string(); };  // empty: unavailable
+  // Opens a communicator, like the function in collectives/nccl/nccl.h.
   std::function<std::unique_ptr<collectives::DeviceCommunicator>(
       collectives::Bootstrap&, const collectives::DeviceCommunicatorOptions&)>
       open = {};
@@ -36,22 +36,22 @@ struct VendorLibrary {
 
 class VendorSums {
  public:
-  // Waits for the device, in which sums are queued, end with Error(kTimeout) at the job's deadline.
-  // Stopped with the job, which outlives this.
+  // Waits for the device on which sums are queued end with Error(kTimeout) at the job's deadline.
+  // The job, which must outlive this object, also stops it.
   VendorSums(collectives::Job& job, std::unique_ptr<collectives::DeviceCommunicator> communicator,
              engine::Ops& ops);
   ~VendorSums();
   VendorSums(const VendorSums&) = delete;
   VendorSums& operator=(const VendorSums&) = delete;
 
-  // Queues the sum of all ranks, in place, behind this replica's reductions so far.
+  // Queues the sum of all ranks, in place, after this replica's reductions so far.
   void sum(std::byte* data, std::size_t count, engine::DType dtype);
-  // From now on: `listen` throws where ranks of this job have stopped. It is called every so often.
+  // Calls `listen` regularly from now on; it throws if ranks of this job have stopped.
   void watch(std::function<void()> listen);
   void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }
-  // Memory in which sums will be made; until the end of this.
+  // Registers memory for sums until the end of this object.
   void add_memory(std::byte* data, std::size_t bytes);
-  // What is queued ends now, unfinished; later calls throw the error.
+  // Ends queued sums now, unfinished; later calls throw the error.
   void stop(const engine::Error& error) noexcept;
 
  private:
@@ -63,7 +63,7 @@ class VendorSums {
   std::atomic<std::chrono::milliseconds> deadline_;
   std::condition_variable_any woken_;
   collectives::Job::Stopper stopper_;
-  std::jthread watcher_;  // last: it uses these
+  std::jthread watcher_;  // last member: it uses the others
 };
 
 }  // namespace lockstep::strategies

@@ -18,11 +18,11 @@ double hash_of_sums(std::span<const std::uint64_t> sums) {
   return double(engine::hash(bytes) >> 12);
 }
 
-// In how many steps all of a parameter is checked, of however many pieces it is.
+// Returns the number of steps in which all pieces of a parameter are checked.
 std::size_t cycle_of(const engine::Parameter& parameter, bool on_host, std::size_t examples) {
   if (!on_host) return 1;
   if (parameter.sparse || parameter.frozen) return WeightChecks::kCycle;
-  const bool convolution = parameter.shape.rank() > 2;  // read at many places of each example
+  const bool convolution = parameter.shape.rank() > 2;  // read for many positions of each example
   if (convolution) return 1;
   return std::clamp(WeightChecks::kExamples / std::max<std::size_t>(1, examples), std::size_t(1),
                     WeightChecks::kCycle);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The bucket model against every way of joining units, one by one.
+// The bucket model finds the best of all partitions of the units into buckets.
 #include "bench/bucket_model.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ BucketCost line(double latency, double seconds_a_byte) {
   return [=](std::size_t bytes) { return latency + double(bytes) * seconds_a_byte; };
 }
 
-// Every way: bit i of `borders` says whether a bucket ends behind unit i.
+// Returns the buckets of one partition: bit i of `borders` ends a bucket behind unit i.
 std::vector<ReadyUnit> joined(const std::vector<ReadyUnit>& units, unsigned borders) {
   std::vector<ReadyUnit> buckets;
   std::size_t bytes = 0;
@@ -28,7 +28,7 @@ std::vector<ReadyUnit> joined(const std::vector<ReadyUnit>& units, unsigned bord
 }
 
 TEST(BucketModel, OneChannelTakesBucketsInOrder) {
-  // The second waits for the channel, the third for itself.
+  // The second bucket waits for the channel; the third waits until it is ready.
   const std::vector<ReadyUnit> buckets{{1, 10}, {2, 10}, {20, 10}};
   EXPECT_DOUBLE_EQ(end_of_buckets(buckets, line(1, 0.2)), 23);
   EXPECT_DOUBLE_EQ(

@@ -22,7 +22,7 @@ void FaultyTransport::check() const {
         fmt::format("rank {} is gone: cut off at its message {}", rank_, faults_.fail_at), {rank_});
 }
 
-// One generator a draw, so that what is drawn depends on rank and message only.
+// Draws from a new generator each time, so that the number depends only on seed, rank and message.
 int FaultyTransport::draw() {
   if (faults_.most_held_polls <= 0) return 0;
   std::mt19937_64 generator((faults_.seed * 64 + std::uint64_t(rank_)) * 100003 + drawn_++);
@@ -50,7 +50,7 @@ int FaultyTransport::post(Message message) {
   return number;
 }
 
-// Hands the first messages of all lines over whose time has come.
+// Posts the messages at the front of each line whose delay is over. Returns whether there were any.
 bool FaultyTransport::hand_over() {
   if (silent_) return false;
   bool moved = false;

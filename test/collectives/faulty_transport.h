@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Any transport, with faults: messages are late, messages of different peers or tags overtake each
-// other, this end fails or goes silent at its k-th message. What a transport promises holds all
-// the same: messages between two ranks with one tag are posted in their order. Faults are drawn
-// from a seed. One thread at a time, as for every transport.
+// Adds faults to any transport: messages are late, messages of different peers or tags overtake
+// each other, and this end fails or goes silent at its k-th message. Messages between two ranks
+// with one tag are still posted in order, as a transport guarantees. Faults are drawn from a seed.
+// Like every transport, it serves one thread at a time.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -19,14 +19,14 @@ namespace lockstep::test {
 
 struct TransportFaults {
   std::uint64_t seed = 0;
-  // Each message is held back for up to so many polls (calls of `progress` or `test`). Since each
-  // pair and tag draws its own, they overtake each other.
+  // Each message is held back for up to this many polls (calls of `progress` or `test`). Each pair
+  // and tag draws its own number, so messages overtake each other.
   int most_held_polls = 0;
-  // Post number `fail_at`, from 0, and everything after it throws Error(kPeerLost); peers are told,
-  // as an end of file would tell them.
+  // Post number `fail_at` (from 0) throws Error(kPeerLost), and so does everything after it. Peers
+  // are told, as by an end of file.
   int fail_at = -1;
-  // From post number `silent_at` on nothing goes out, nothing comes in, and nobody is told: a host
-  // that is unplugged.
+  // From post number `silent_at` on, nothing is sent or received and no peer is told, as if the
+  // host were unplugged.
   int silent_at = -1;
 };
 
@@ -43,15 +43,15 @@ class FaultyTransport : public collectives::Transport {
   void abort(const engine::Error& why) noexcept override;
 
  private:
-  using Line = std::tuple<int, int, bool>;  // peer, tag, whether it is sent
+  using Line = std::tuple<int, int, bool>;  // peer, tag, whether it is a send
   struct Message {
     Line line;
     std::byte* target = nullptr;
     const std::byte* source = nullptr;
     std::size_t bytes = 0;
-    int held = 0;      // polls that are left
+    int held = 0;      // polls left
     int inner = -1;    // the inner transport's request; -1: held back
-    bool free = true;  // the number may be used again
+    bool free = true;  // the number may be reused
   };
   int post(Message message);
   bool hand_over();
@@ -65,7 +65,7 @@ class FaultyTransport : public collectives::Transport {
   int posted_ = 0;
   bool failed_ = false, silent_ = false;
   std::vector<Message> messages_;
-  std::map<Line, std::deque<int>> lines_;  // held back, in the order of their posts
+  std::map<Line, std::deque<int>> lines_;  // messages held back, in posting order
 };
 
 }  // namespace lockstep::test

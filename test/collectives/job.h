@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A whole job in one process: hosts that are teams, ranks with memory and executors, a fabric
-// between the hosts. Ranks may be driven by one thread, by progress() alone, or each by a thread of
-// its own.
+// A whole job in one process: hosts that are teams, ranks with memory and executors, and a fabric
+// between the hosts. One thread drives all ranks by progress() alone, or each rank has its own
+// thread.
 #pragma once
 #include <deque>
 #include <functional>
@@ -27,16 +27,16 @@ using collectives::Space;
 using collectives::StepPlan;
 
 struct JobOptions {
-  // Short, so that what hangs fails soon.
+  // The deadline is short, so that a test that hangs fails soon.
   collectives::ExecutorOptions executor{.deadline = std::chrono::milliseconds(20000)};
   collectives::Faults faults;
-  // What goes around each rank's end of the fabric.
+  // Wraps each rank's end of the fabric.
   std::function<std::unique_ptr<collectives::Transport>(int rank,
                                                         std::unique_ptr<collectives::Transport>)>
       wrap = {};
-  // Instead of the fabric in memory: the ends of all ranks.
+  // Returns the transports of all ranks, instead of the fabric in memory.
   std::function<std::vector<std::unique_ptr<collectives::Transport>>(int ranks)> connect = {};
-  // Kernels of all ranks, instead of plain loops.
+  // Returns the kernels of all ranks, instead of plain loops.
   std::function<std::unique_ptr<engine::Ops>()> ops = {};
   engine::UpdateRule rule;
   std::vector<int> updates;  // stages whose ranges the ranks own
@@ -46,7 +46,7 @@ struct JobOptions {
 
 class Job {
  public:
-  // `elements` of 8 bytes in each space of each rank.
+  // Allocates `elements` elements of 8 bytes in each space of each rank.
   Job(StepPlan step, std::size_t elements, JobOptions options = {});
   int ranks() const { return int(host_.size()); }
   Executor& executor(int rank) { return executors_[std::size_t(rank)]; }
@@ -58,7 +58,7 @@ class Job {
   T* values(int rank, Space space = Space::kGradient) const {
     return reinterpret_cast<T*>(memory(rank, space));
   }
-  // One thread a rank; returns what each threw, empty where nothing.
+  // Runs `body` for each rank on its own thread. Returns what each rank threw; null for none.
   std::vector<std::exception_ptr> run(const std::function<void(int rank)>& body);
   // Starts these stages and waits for them, on all ranks; rethrows the first error.
   void execute(const std::vector<int>& stages, const engine::StepState* state = nullptr);
@@ -76,14 +76,14 @@ class Job {
   std::deque<Executor> executors_;
 };
 
-// As strategies do: runs the plans, and where that fails tells the ranks of other hosts why.
+// Runs the plans as strategies do. If that fails, tells the ranks of other hosts why and rethrows.
 void run_and_tell(Executor& executor, const std::vector<int>& stages);
 
-// What an exception says; empty for none.
+// Returns the exception's text; empty for none.
 std::string text(const std::exception_ptr& error);
 
-// Hosts of `ranks` ranks: "one", "apart", "equal" (halves), "unequal" (1, 2, 3, ...), "interleaved"
-// (0 1 0 1).
+// Returns the host of each rank. Layouts: "one" host, "apart" (one rank per host), "equal"
+// (halves), "unequal" (1, 2, 3, ... ranks), and "interleaved" (0 1 0 1).
 std::vector<int> hosts(const std::string& layout, int ranks);
 inline const std::vector<std::string> kLayouts{"one", "apart", "equal", "unequal", "interleaved"};
 

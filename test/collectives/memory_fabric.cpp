@@ -26,17 +26,18 @@ struct MemoryPost {
   std::byte* target = nullptr;
   std::size_t bytes = 0;
   bool done = false;
-  std::string wrong = {};  // what `test` throws
+  std::string wrong = {};  // text of the error that `test` throws
 };
 
-// Messages from one rank to another with one tag: in this order they are posted and arrive.
+// Holds the pending messages from one rank to another with one tag. They are posted and arrive in
+// this order.
 struct PostLine {
   std::deque<int> sends, receives;
   std::uint64_t delivered = 0;
-  int held = -1;  // polls that the first pair is still held back; -1: not drawn
+  int held = -1;  // polls left before delivery; -1: not drawn
 };
 
-// A well mixed number (splitmix64, Steele, Lea and Flood 2014).
+// Returns a well-mixed number (splitmix64, Steele, Lea and Flood 2014).
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -89,7 +90,7 @@ struct MemoryFabric::State {
     deliver(key, line, false);
     return index;
   }
-  // Told are those whom `rank` has exchanged messages with, or has begun to.
+  // Tells the ranks with which `rank` has exchanged messages, or has begun to.
   void abort(int rank, const engine::Error& why) {
     for (const auto& [key, line] : lines) {
       if (key[0] != rank && key[1] != rank) continue;
@@ -98,7 +99,8 @@ struct MemoryFabric::State {
     }
     gone.emplace(rank, why);
   }
-  // How long the next pair is held back: a pure function of the seed and of which message it is.
+  // Returns for how many polls the next pair is held back. It depends only on the seed and the
+  // message.
   int draw(const Key& key, std::uint64_t number) const {
     std::uint64_t x = mix(faults.seed);
     for (const int k : key) x = mix(x ^ std::uint64_t(k));
@@ -106,8 +108,8 @@ struct MemoryFabric::State {
     if (faults.most_delay_polls <= 0 || int(x % 10) >= faults.delayed_of_ten) return 0;
     return 1 + int(x / 10 % std::uint64_t(faults.most_delay_polls));
   }
-  // Delivers all complete pairs of a line in order, unless one is held back. `poll`: its receiver
-  // has asked.
+  // Delivers all complete pairs of a line in order, unless one is held back. `poll`: the receiver
+  // polls.
   bool deliver(const Key& key, PostLine& line, bool poll) {
     bool moved = false;
     while (!line.sends.empty() && !line.receives.empty()) {
@@ -133,7 +135,7 @@ struct MemoryFabric::State {
     return moved;
   }
 
-  std::mutex mutex;  // of everything here
+  std::mutex mutex;  // protects all members
   Faults faults;
   int lost = -1;
   std::deque<MemoryPost> posts;
@@ -143,7 +145,7 @@ struct MemoryFabric::State {
   std::vector<std::size_t> sent;                                // bytes, by rank
   std::vector<int> posted;                                      // messages, by rank
   std::vector<std::optional<engine::Error>> told;               // why a peer stopped, by rank
-  std::map<int, engine::Error> gone;                            // who stopped, and why
+  std::map<int, engine::Error> gone;                            // ranks that stopped, and why
   std::vector<std::deque<Transport::ControlMessage>> controls;  // not received yet, by rank
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A whole program: digits, a convolutional network, a strategy. The others differ in one line.
+// A complete program: digits, a convolutional network, a strategy. The others differ in one line.
 #include <lockstep/lockstep.h>
 
 int main(int argc, char** argv) try {

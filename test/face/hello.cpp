@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The smallest program: who is where, and which algorithm was chosen.
+// The smallest program: it prints the location of each rank and the chosen algorithm.
 #include <lockstep/lockstep.h>
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A data set of one's own, whole: a table that is already in memory, and a model that learns it on
+// A complete program with a user-defined dataset: a table in memory, and a model that learns it on
 // two replicas. engine/README.md explains each function.
 #include <lockstep/lockstep.h>
 
@@ -16,11 +16,11 @@ namespace {
 
 using Row = std::array<float, 3>;  // x, y, class
 
-// Rows of a table: two columns, and the class in the last one.
+// Implements a dataset from table rows: two columns, and the class in the last one.
 class Table final : public lockstep::Dataset {
  public:
   explicit Table(std::vector<Row> rows) : rows_(std::move(rows)) {
-    // FNV-1a over all numbers: a checkpoint of another table is noticed.
+    // The fingerprint is FNV-1a over all numbers; it detects a checkpoint of another table.
     for (const Row& row : rows_) {
       for (const float number : row) {
         fingerprint_ = (fingerprint_ ^ std::bit_cast<std::uint32_t>(number)) * 0x100000001b3U;
@@ -47,8 +47,8 @@ class Table final : public lockstep::Dataset {
   std::uint64_t fingerprint_ = 0xcbf29ce484222325U;
 };
 
-// Three arms of a spiral, which no straight lines part. `shift` in [0, 1) moves every point along
-// its arm, so that test points lie between those of training.
+// Returns three arms of a spiral, which are not linearly separable. `shift` in [0, 1) moves every
+// point along its arm, so test points lie between training points.
 Table spiral(std::size_t points, double shift) {
   std::vector<Row> rows;
   for (std::size_t i = 0; i < points; ++i) {
@@ -79,5 +79,5 @@ int main(int argc, char** argv) {
   trainer.fit(train, {.epochs = 30, .global_batch = 40});
   const double accuracy = trainer.evaluate(test).accuracy;
   fmt::print("{}: accuracy {:.4f}\n", train.describe(), accuracy);
-  return accuracy > 0.85 ? 0 : 1;  // a model without the dense layers between reaches about 0.55
+  return accuracy > 0.85 ? 0 : 1;  // without hidden layers: about 0.55
 }

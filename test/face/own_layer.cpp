@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A layer of one's own, whole: its backward is held against differences, then it trains in a model
-// beside lockstep's layers, on two replicas. engine/README.md explains each function.
+// A complete program with a user-defined layer. Its backward is checked against finite differences,
+// then it trains in a model with lockstep's layers, on two replicas. engine/README.md explains each
+// function.
 #include <lockstep/lockstep.h>
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 
 namespace {
 
-// Multiplies each column by a weight of its own: y = x w. One class serves float32, in which
-// processors train, and float64, in which gradients are checked.
+// Multiplies each column by its own weight: y = x w. One class serves float32, in which processors
+// train, and float64, in which gradients are checked.
 class Scale final : public lockstep::Layer {
  public:
   std::string describe() const override { return "scale"; }
@@ -62,7 +63,7 @@ class Scale final : public lockstep::Layer {
   }
 };
 
-// Whether backward says what differences of forward say, for shapes of several ranks.
+// Checks backward against finite differences of forward, for shapes of several ranks.
 bool gradients_are_right() {
   const auto ops = lockstep::reference_ops(lockstep::DType::kFloat64);
   for (const lockstep::Shape& shape :
@@ -76,7 +77,8 @@ bool gradients_are_right() {
   return true;
 }
 
-// What it has no loop for it refuses: it would take two numbers of 16 bits for one of 32.
+// Returns whether the layer refuses 16 bits: without a loop for them, it would read two 16-bit
+// numbers as one of 32 bits.
 bool refuses_16_bits(lockstep::Session& session, const lockstep::GraphSpec& graph,
                      const lockstep::engine::Dataset& data) {
   auto strategy =

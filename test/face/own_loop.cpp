@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A training loop of one's own: a linear model, its gradient written by hand, no graph. Gradients
-// are summed over ranks by the lower layer: processes under mpirun, or threads of one process.
+// A user-defined training loop: a linear model with a manual gradient, without a graph. The
+// communicator sums gradients over ranks: processes under mpirun, or threads of one process.
 //
 //   own_loop            two threads
 //   mpirun -n 2 own_loop
@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kInputs = 8, kExamples = 240, kSteps = 200;
 constexpr float kRate = 0.2f;
 
-// y = 1 x0 + 2 x1 + ... + 0.5; the same numbers on every rank.
+// Returns the parameters of y = 1 x0 + 2 x1 + ... + 0.5, the same on every rank.
 float truth(std::size_t i) {
   return i < kInputs ? float(i + 1) : 0.5f;
 }
@@ -25,9 +25,9 @@ float input(std::size_t example, std::size_t i) {
 // Returns the largest error of a learned parameter.
 float train(lockstep::Communicator& ranks) {
   std::vector<float> weights(kInputs, 0.1f * float(ranks.rank())), bias(1);
-  ranks.broadcast(std::span(weights));  // all start where rank 0 starts
-  // In the order in which backward finishes them. The bias' gradient has memory of its own; that of
-  // the weights lies where it is summed.
+  ranks.broadcast(std::span(weights));  // all start from rank 0's weights
+  // The buckets are in the order in which backward finishes them. The bias' gradient has its own
+  // memory; that of the weights lies in the bucket.
   std::vector<float> bias_gradient(1);
   lockstep::Buckets<float> buckets(ranks, {{bias_gradient.data(), 1}, {nullptr, kInputs}});
   const std::span<float> gradient = buckets.gradient(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A loss of one's own, whole: its gradient is held against differences, then a model learns digits
-// by it, on two replicas. engine/README.md explains each function.
+// A complete program with a user-defined loss: its gradient is checked against finite differences,
+// then a model learns digits with it, on two replicas. engine/README.md explains each function.
 #include <lockstep/lockstep.h>
 
 #include <algorithm>
@@ -10,9 +10,10 @@
 
 namespace {
 
-// Cross-entropy with smoothed labels (Szegedy and others 2016): of the wanted distribution, `part`
-// is spread evenly over all classes, so that the model need not be surer than the labels are. With
-// p = softmax(y) and q the wanted distribution: loss = -sum q log p, and its gradient p - q.
+// Computes cross-entropy with smoothed labels (Szegedy et al. 2016). A part `part` of the target
+// distribution is spread evenly over all classes, so the model need not be more certain than the
+// labels. With p = softmax(y) and the target distribution q: loss = -sum q log p; its gradient is p
+// - q.
 class SmoothedCrossEntropy final : public lockstep::Loss {
  public:
   explicit SmoothedCrossEntropy(double part) : part_(part) {}
@@ -74,7 +75,8 @@ bool gradient_is_right(double part) {
   return check.worst < 1e-6 && check.checked > 0;
 }
 
-// What it has no loop for it refuses: it would take two numbers of 16 bits for one of 32.
+// Returns whether the loss refuses 16 bits: without a loop for them, it would read two 16-bit
+// numbers as one of 32 bits.
 bool refuses_16_bits(lockstep::Session& session, const lockstep::GraphSpec& graph,
                      const lockstep::engine::Dataset& data) {
   auto strategy =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program that runs MPI itself, and gives lockstep a part of its processes: the even ones. Both
-// parts sum; MPI belongs to the program from its first line to its last.
+// A program that runs MPI itself. It splits its processes into even and odd ranks, and lockstep
+// sums in each part. MPI belongs to the program from its first line to its last.
 #include <lockstep/lockstep.h>
 #include <mpi.h>
 
@@ -8,7 +8,7 @@
 
 namespace {
 
-// The ranks of `part` sum their numbers in the whole job; MPI says what must come out.
+// Sums the ranks of `part` with lockstep, and compares the result with MPI's.
 bool sums(MPI_Comm part, int rank) {
   lockstep::Session session(lockstep::MpiCommunicator{MPI_Comm_c2f(part)});
   auto communicator = lockstep::communicator(session);
@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
   const bool right = sums(part, rank) && sums(part, rank);  // one session after another
   MPI_Comm_free(&part);
   int finalized = 0;
-  MPI_Finalized(&finalized);  // the sessions have ended, and MPI is still ours
+  MPI_Finalized(&finalized);  // MPI outlives the sessions
   MPI_Barrier(MPI_COMM_WORLD);
   MPI_Finalize();
   return right && finalized == 0 ? 0 : 1;

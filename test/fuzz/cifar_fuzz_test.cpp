@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Damaged files of CIFAR-10: refused as corrupt, or what is read is what the file says; little
-// memory either way.
+// Tests damaged CIFAR-10 files: they are refused as corrupt, or read exactly as they stand. Both
+// need little memory.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -21,7 +21,7 @@ using engine::data::kCifarPixels;
 
 constexpr std::size_t kLittle = std::size_t(1) << 20;
 
-// The file that holds this and nothing else.
+// Returns the file with exactly this content.
 std::string file_of(const CifarFile& cifar) {
   std::string text;
   for (std::size_t i = 0; i < cifar.labels.size(); ++i) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Damaged files of flags: refused as invalid, or turned into the arguments that an independent
-// parse of the JSON says, each of them a flag of the command; and no such arguments upset the
-// parser of flags.
+// Tests damaged flag files. They are refused as invalid, or yield the arguments of an independent
+// JSON parse, each of them a flag of the command. No such arguments break the flag parser.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
@@ -29,7 +28,8 @@ constexpr std::size_t kLittle = std::size_t(1) << 20;
 const std::string kWhole =
     R"({"epochs": 6, "rate": 0.05, "model": "mlp", "json": true, "batch": 64, "checkpoints": "a b"})";
 
-// Numbers come as --name=value, texts as --name value, switches as --name where they are true.
+// Returns the arguments: numbers as --name=value, strings as --name value, and true switches as
+// --name.
 std::vector<std::string> expected(const json& values) {
   std::vector<std::string> arguments;
   for (const auto& [name, value] : values.items()) {
@@ -89,7 +89,7 @@ TEST(ConfigFuzz, ADamagedFileIsRefusedOrSaysWhatAParserOfJsonReads) {
       app.parse(arguments);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kInvalid) << number << ": " << error.what();
-    } catch (const CLI::ParseError&) {  // a value that is none for its flag
+    } catch (const CLI::ParseError&) {  // an invalid value for its flag
     }
     EXPECT_LT(most_memory(), kLittle) << number;
   }

@@ -5,8 +5,8 @@
 
 namespace lockstep::test {
 
-// One in three is cut, one in three has one flipped bit, one in three several changes, and perhaps
-// a cut. Changes favour the front, where headers lie.
+// Cuts one text in three, flips a bit in another one, and changes several bytes of the third,
+// perhaps with a cut. Changes favor the front, which holds headers.
 std::string damaged(const std::string& whole, std::uint64_t number) {
   std::mt19937_64 random(number + 1);
   std::string text = whole;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Damaged handshakes: no side takes the peer for a rank, whatever comes, and each ends in time.
+// Tests damaged handshakes: neither side accepts the peer as a rank, and each side ends in time.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -20,7 +20,7 @@ std::string text_of(const Message& message) {
   return {reinterpret_cast<const char*>(&message), sizeof message};
 }
 
-// What the side ends with that gets `sent`, and then nothing more.
+// Returns the reason with which a side refuses a peer that sends `sent` and nothing more.
 std::string refusal(bool dials, const JobKey& key, const std::string& sent) {
   int files[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, files) != 0) return "no pair of sockets";
@@ -39,7 +39,7 @@ std::string refusal(bool dials, const JobKey& key, const std::string& sent) {
 
 TEST(HandshakeFuzz, ADamagedHandshakeProvesNothing) {
   const JobKey key{"job", std::string(32, 'k')};
-  // The hello of a dialer that knows the job, read from the wire; then a proof that is none.
+  // The hello comes from a dialer that knows the job; an invalid proof follows it.
   int files[2] = {-1, -1};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, files), 0);
   const Socket wire(files[1]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Damaged IDX files: refused as corrupt, or what is read is what the file says; little memory
-// either way. Of a compressed one the gzip checksum covers all that is read, so that it is read as
-// it was or not at all.
+// Tests damaged IDX files: they are refused as corrupt, or read exactly as they stand. Both need
+// little memory. In compressed files, the gzip checksum covers all content, so damaged content is
+// always refused.
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -27,7 +27,7 @@ void append_big_endian(std::string& text, std::uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) text += char(value >> shift & 0xff);
 }
 
-// The file that holds this and nothing else.
+// Returns the file with exactly this content.
 std::string file_of(const IdxFile& idx) {
   std::string text;
   append_big_endian(text, 0x800 + kExtents);
@@ -55,8 +55,8 @@ std::string compressed(std::string plain) {
   return out;
 }
 
-// Reads each damaged copy of `whole`; what is accepted must be the file `expected(damaged)`.
-// Returns how many were.
+// Reads each damaged copy of `whole` and returns the number of accepted ones, which must equal the
+// file `expected(damaged)`.
 template <class Expected>
 std::uint64_t read_all(const std::string& whole, Expected expected) {
   MemoryFile file;
@@ -87,10 +87,11 @@ TEST(IdxFuzz, ADamagedPlainFileIsRefusedOrReadAsItStands) {
 TEST(IdxFuzz, ADamagedCompressedFileIsRefusedOrReadAsItWas) {
   const std::uint64_t accepted =
       read_all(compressed(images()), [](const std::string&) { return images(); });
-  EXPECT_LT(accepted, kInputs / 2);  // time, system and so on in gzip's header may be anything
+  EXPECT_LT(accepted, kInputs / 2);  // gzip's header accepts any time, system, etc.
 }
 
-// The header announces a thousand times what is there, which zlib could have made of so many bytes.
+// The header announces a thousand times the actual content, which zlib could have compressed into
+// so many bytes.
 TEST(IdxFuzz, ACompressedFileThatHoldsLessThanItAnnouncesTakesLittleMemory) {
   constexpr std::size_t kBytes = std::size_t(4) << 20;
   for (const std::size_t held : {std::size_t(10), std::size_t(30) << 20}) {

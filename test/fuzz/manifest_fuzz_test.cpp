@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Damaged manifests: the checksum refuses every one. And those of a forger, who puts the right
-// checksum in front again: refused with a reason, or read as an independent parse reads them.
+// Tests damaged manifests: the checksum refuses each of them. Forged manifests, whose checksum is
+// right again, are refused with a reason or read like an independent parse.
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -70,11 +70,11 @@ TEST(ManifestFuzz, AForgedManifestIsRefusedOrReadAsItStands) {
       const Json said = Json::parse(text);
       const Json again = Json::parse(engine::manifest_text(read));
       for (const char* field : {"format", "version", "state", "shards", "arrays"}) {
-        // What the reader does not know it leaves out; what it knows must be there as it was.
+        // The reader drops unknown fields and must preserve the known ones.
         const Json flat = again.at(field).flatten();
         for (const auto& [key, value] : flat.items()) {
           const Json::json_pointer at(key);
-          const bool empty = value.is_null();  // flattened, an empty list or object is null
+          const bool empty = value.is_null();  // flattening turns empty containers into null
           EXPECT_TRUE(empty || said.at(field).contains(at)) << number << key;
           if (!empty && said.at(field).contains(at)) {
             EXPECT_EQ(said.at(field).at(at), value) << number << key;
@@ -88,7 +88,7 @@ TEST(ManifestFuzz, AForgedManifestIsRefusedOrReadAsItStands) {
     }
     EXPECT_LT(most_memory(), kLittle) << number;
   }
-  EXPECT_GT(accepted, 100u);  // in names, and among spaces
+  EXPECT_GT(accepted, 100u);  // in names and white space
   EXPECT_LT(accepted, kInputs * 2 / 3);
 }
 

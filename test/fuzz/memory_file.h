@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A plain file in memory, with a path under which this process can open it: ten thousand contents
-// one after the other, and no disk that must keep up.
+// A regular file in memory that this process can open by path. Ten thousand contents can follow
+// each other without a slow disk.
 #pragma once
 #include <string>
 

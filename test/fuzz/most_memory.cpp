@@ -9,7 +9,7 @@
 
 namespace {
 
-std::size_t held = 0, most = 0, before = 0;  // operator new has no argument of ours
+std::size_t held = 0, most = 0, before = 0;  // operator new has no user argument
 
 void* taken(void* memory) {
   held += malloc_usable_size(memory);

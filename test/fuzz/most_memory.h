@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The most bytes that a piece of code holds at once from operator new. One thread; for a program of
-// its own, since it replaces operator new there.
+// Measures the peak memory that code holds from operator new. Not thread-safe. Replaces operator
+// new in the whole program.
 #pragma once
 #include <cstddef>
 
 namespace lockstep::test {
 
-void watch_memory();        // from here on
-std::size_t most_memory();  // bytes above what was held then, at the worst moment since
+void watch_memory();        // starts measuring
+std::size_t most_memory();  // peak bytes above those held at the start
 }  // namespace lockstep::test

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Damaged safetensors files: the header is refused as corrupt, or it says what an independent parse
-// of its JSON says, without holes; a shard of a checkpoint that differs from what was written in
-// any bit is never accepted.
+// Tests damaged safetensors files. The header is refused as corrupt, or equals an independent parse
+// of its JSON, without holes. A checkpoint's shard with any changed bit is never accepted.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -37,7 +36,7 @@ std::vector<std::byte> bytes_of(const std::string& text) {
   return {first, first + text.size()};
 }
 
-// What was read, said in the words of the header.
+// Returns the parsed content in the format of the header.
 nlohmann::json header_of(const Safetensors& read, std::uint64_t data_begin) {
   nlohmann::json header = nlohmann::json::object();
   if (!read.metadata.empty()) header["__metadata__"] = read.metadata;
@@ -84,12 +83,11 @@ TEST(SafetensorsFuzz, ADamagedHeaderIsRefusedOrReadAsItStands) {
     }
     EXPECT_LT(most_memory(), kLittle) << number;
   }
-  EXPECT_GT(accepted, 100u);  // names and data may be anything: checksums are the manifest's
+  EXPECT_GT(accepted, 100u);  // the manifest's checksums cover names and data
   EXPECT_LT(accepted, kInputs * 2 / 3);
 }
 
-// Damage makes files shorter or leaves their length: what stands behind the last tensor is tried
-// here.
+// Damage never makes files longer, so this tests bytes after the last tensor.
 TEST(SafetensorsFuzz, WhatIsLongerThanItsTensorsIsRefused) {
   MemoryStorage storage;
   for (const Arrays& arrays : {some_arrays(5), tiny_arrays(5), Arrays()}) {

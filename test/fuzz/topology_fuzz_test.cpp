@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Damaged descriptions of clusters: refused as invalid, or turned into a topology that reads back
-// as it was, and on which a plan has a price or is refused.
+// Tests damaged cluster descriptions. They are refused as invalid, or yield a topology that
+// survives a round trip. A plan on that topology has a predicted time or is refused.
 #include <gtest/gtest.h>
 
 #include "collectives/algorithms/algorithms.h"

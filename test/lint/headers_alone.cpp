@@ -1,2 +1,2 @@
 // SPDX-License-Identifier: MIT
-// Nothing: check_headers.py takes the flags by which this is compiled.
+// This file is empty: check_headers.py takes the flags with which it is compiled.

@@ -27,6 +27,7 @@ check_budgets = load(ROOT / "test/lint/check_budgets.py")
 check_form = load(ROOT / "test/lint/check_form.py")
 check_format = load(ROOT / "test/lint/check_format.py")
 check_headers = load(ROOT / "test/lint/check_headers.py")
+check_prose = load(ROOT / "test/lint/check_prose.py")
 
 
 class InTree(unittest.TestCase):
@@ -75,6 +76,33 @@ class Budgets(InTree):
         offences = self.offences("engine/nn/a.h", '#include "engine/nn/b.h"')
         self.assertEqual(len(offences), 1, offences)
         self.assertIn("go in a circle", offences[0])
+
+
+class Prose(InTree):
+    def offences(self, *lines, path="engine/nn/a.h"):
+        self.write(path, *lines)
+        return check_prose.check(self.root)
+
+    def test_fragments_are_noticed_and_sentences_are_not(self):
+        for comment, target, noticed in (
+                ("Of every wait from now on; any thread.", "void set_deadline(int ms);", True),
+                ("Who died does not come here.", "void leave();", True),
+                ("The bytes of a message as it travels.", "std::size_t bytes(int message);", True),
+                ("Whether the plan of a rank that waits is done.", "bool done() const;", True),
+                ("Returns the bytes of a message as it travels.", "std::size_t bytes(int message);", False),
+                ("If a rank waits, its deadline counts.", "void wait();", False),
+                ("Ranks of a host share memory.", "class Arena {", False),
+                ("Bytes of a cache line.", "constexpr int kLine = 64;", False)):
+            _, fragments, _ = self.offences(f"// {comment}", target)
+            self.assertEqual(len(fragments), int(noticed), comment)
+
+    def test_long_comments_are_noticed(self):
+        for lines, noticed in ((15, 0), (16, 1)):
+            _, _, long = self.offences("// SPDX-License-Identifier: MIT", *["// It is."] * lines, "#pragma once")
+            self.assertEqual(len(long), noticed)
+        for words, noticed in ((8, 0), (9, 1)):
+            _, _, long = self.offences("int x = 0;  // " + "word " * words)
+            self.assertEqual(len(long), noticed)
 
 
 class Includes(InTree):

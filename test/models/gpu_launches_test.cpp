@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How many kernels a step of a model queues on a GPU: forward, loss, the sums of a batch, backward.
-// On a fake GPU whose kernels do nothing, so only their names count. A convolution or a product
-// counts as one, whatever a library makes of it; the optimizer's updates are not part of it.
+// Tests how many kernels a model's step queues on a GPU: forward, loss, batch sums, and backward.
+// The fake GPU's kernels do nothing; only their names count. A convolution or a product counts as
+// one kernel, whatever a library makes of it. Optimizer updates are excluded.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -38,7 +38,7 @@ class GpuLaunches : public testing::Test {
  protected:
   using Counts = std::map<std::string, std::size_t>;
 
-  // Of a step of two rows, of which so many count.
+  // Returns the launches of a step of two rows, of which `used` are in use.
   Counts launches(const std::string& model, std::size_t used) {
     const auto ops = gpus_[0]->ops(DType::kBFloat16, {});
     engine::Solo solo(build(model), *ops, 2);
@@ -79,9 +79,9 @@ class GpuLaunches : public testing::Test {
   }();
 };
 
-// Two passes over the memory of a batch norm forward, and two backward, with what is added and
-// ReLU. At the ends of the four downsampling blocks the second batch norm shares three of them.
-// Gradients of two branches are added by the convolution that makes the second.
+// Batch norm reads its memory twice in forward and twice in backward, including the addition and
+// ReLU. At the ends of the four downsampling blocks, the second batch norm shares three of these
+// kernels. The convolution that computes the second gradient of two branches adds the first.
 TEST_F(GpuLaunches, OfResnet50) {
   const Counts counts = launches("resnet50", 2);
   EXPECT_EQ(counts.at("fake_convolution"), 53u + 53 + 52);
@@ -109,8 +109,8 @@ TEST_F(GpuLaunches, OfMnistCnn) {
   EXPECT_LE(total(counts), 19u);
 }
 
-// Where a batch is smaller than planned, what is not in use is cleared before products go over it:
-// x and dy of both dense layers.
+// If a batch is smaller than planned, products read unused rows, which are cleared before: x and dy
+// of both dense layers.
 TEST_F(GpuLaunches, OfABatchThatIsNotFull) {
   const Counts counts = launches("mnist_cnn", 1);
   EXPECT_EQ(counts.at("clear_rest"), 2u * 2);

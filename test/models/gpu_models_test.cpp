@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every model's step on a GPU, a fake one, is that of the processor. The largest image networks are
-// left out: loops in place of the libraries would take minutes.
+// Tests that every model's step on a fake GPU agrees with the processor's. The largest image
+// networks are excluded: loops in place of the libraries would take minutes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace gpu_models_test {
 
 using engine::DType;
 
-// Relative, of all numbers together.
+// Returns the relative distance over all numbers.
 double distance(const std::vector<double>& found, const std::vector<double>& expected) {
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -31,7 +31,8 @@ double distance(const std::vector<double>& found, const std::vector<double>& exp
 
 class GpuModels : public testing::Test {
  protected:
-  // Two steps of `rows` rows, of which the last does not count, so that statistics have followed.
+  // Compares two steps of `rows` rows, of which the last is not in use. The second step uses
+  // updated statistics.
   void compare(const engine::GraphSpec& spec, std::size_t rows, DType dtype, double tolerance,
                const std::vector<float>& numbers = {}) {
     SCOPED_TRACE(spec.name() + " " + std::string(engine::name(dtype)));

@@ -103,7 +103,7 @@ TEST(Models, AreMadeOfTheLayersOfTheirArchitecture) {
 TEST(Models, GradientsAgreeWithDifferencesOnASampleOfTheirParameters) {
   const auto ops = engine::reference_ops(DType::kFloat64);
   for (const std::string& name : names_of_image_models()) {
-    if (name == "mlp_wide") continue;  // mlp in another width: the same code, thirty times the time
+    if (name == "mlp_wide") continue;  // wider mlp: same code, thirty times slower
     const engine::GradientCheck check =
         engine::check_gradient(*ops, build(name), {.rows = 1, .examples = 1, .samples = 2});
     EXPECT_LT(check.worst, 1e-5) << name << ": " << check.place;
@@ -112,7 +112,7 @@ TEST(Models, GradientsAgreeWithDifferencesOnASampleOfTheirParameters) {
   }
 }
 
-// Relative, of all numbers together.
+// Returns the relative distance over all numbers.
 double distance(const std::vector<double>& found, const std::vector<double>& expected) {
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -137,7 +137,7 @@ TEST(Models, MakeTheStepOfTheReferenceOnTheProcessorInFloat32) {
   }
 }
 
-// A small one: rows are picked several times.
+// Returns a small table model, whose rows are read several times.
 engine::GraphSpec small_wide_deep() {
   return wide_deep({.buckets = 5, .columns = 3});
 }
@@ -184,7 +184,7 @@ TEST(WideDeep, MakesTheStepOfTheReferenceOnTheProcessorInFloat32) {
   EXPECT_NEAR(found.loss(), expected.loss(), 1e-5);
 }
 
-// What a worker of parameter servers holds does not grow with the table.
+// The memory of a parameter server's worker does not grow with the table.
 TEST(WideDeep, OfTenMillionRowsTakesTheRoomOfItsBatchWhereRowsAreCompact) {
   const auto ops = engine::reference_ops(DType::kFloat32);
   const auto held = [&](const char* name) {

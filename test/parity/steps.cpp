@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Some training steps of a model, from weights and with batches out of files: what another
-// framework is compared with, by steps.py. SGD with momentum, one replica, float32.
+// Runs some training steps of a model with weights and batches from files, for the comparison with
+// another framework by steps.py. Uses SGD with momentum, one replica, and float32.
 //
 //   parity_steps --model mnist_cnn --weights W --batches B --out G --kernels direct
 //
 // W holds every parameter of the model under its name. B holds `images`, float32 [steps, rows,
-// numbers of an image], and `labels`, float32 [steps, rows]. Written are the gradients of the first
-// step, by name, into G; one JSON object with the mean loss of each step goes to standard output.
-// All files are safetensors.
+// elements of an image], and `labels`, float32 [steps, rows]. The program writes the gradients of
+// the first step to G, by name. It prints a JSON object with the mean loss of each step. All files
+// are in safetensors format.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct Flags {
   float rate = 0.01F, momentum = 0.9F;
 };
 
-// A safetensors file of float32 tensors.
+// Reads float32 tensors from a safetensors file.
 class File {
  public:
   explicit File(const std::string& path)
@@ -49,7 +49,7 @@ class File {
     engine::require(found->second.dtype == DType::kFloat32, "{}: '{}' is not float32", path_, name);
     return found->second.shape;
   }
-  // Elements from `first` on.
+  // Reads elements from `first` on.
   void read(const std::string& name, std::size_t first, std::span<float> to) const {
     const std::uint64_t begin = header_.tensors.find(name)->second.begin;
     storage_->read(path_, begin + first * sizeof(float), std::as_writable_bytes(to));

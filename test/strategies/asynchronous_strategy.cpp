@@ -18,7 +18,7 @@ struct AsynchronousStrategy::Worker : private engine::Context, public engine::Re
     Replica::context = this;
     Context::state = &(Replica::state);
   }
-  void record(engine::Timeline*) override {}  // it has nothing in flight beside the loop's calls
+  void record(engine::Timeline*) override {}  // no work in flight outside calls
   std::byte* exchange(int) override { return nullptr; }
   void reduce(int) override {
     engine::fail(engine::Code::kInvalid, "asynchronous workers cannot sum inside a layer");
@@ -118,7 +118,7 @@ void AsynchronousStrategy::before_forward(engine::Replica& r, Range range) {
   if (of_a_step && !std::exchange(w.has_pulled, true)) first_pulls_->arrive_and_wait();
 }
 
-// Only the rows (here: blocks) whose gradients are not all zero travel.
+// Sends only the rows (here: blocks) whose gradients are not all zero.
 void AsynchronousStrategy::gradient_ready(engine::Replica& r, Range range) {
   auto& w = static_cast<Worker&>(r);
   on_server([&] {
@@ -152,7 +152,7 @@ void AsynchronousStrategy::finish(engine::Replica& r) {
   on_server([&] { staleness.push_back(double(version_++ - static_cast<Worker&>(r).pulled)); });
 }
 
-// Workers never meet: each sees its own sums.
+// Returns the worker's own sums, since workers do not synchronize.
 engine::Totals AsynchronousStrategy::report(engine::Replica& r, std::int64_t,
                                             const engine::Totals& mine) {
   return std::exchange(static_cast<Worker&>(r).last, mine);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// An asynchronous parameter server inside one process, as small as it can be: workers are threads
-// that pull and push under the lock of the weights. It shows that the port and the loop carry a
-// strategy that shares nothing with the synchronous ones: work is dealt out, pulls are stale,
-// pushes are of the rows that changed, workers never meet after their first pulls. Those all come
-// before the first push: so some are stale, whatever threads the system lets run.
+// A minimal asynchronous parameter server inside one process. Workers are threads that pull and
+// push under the lock of the weights. It shows that the port and the loop support a strategy that
+// shares nothing with the synchronous ones: work is assigned dynamically, pulls are stale, pushes
+// hold only the rows that changed, and workers do not synchronize after their first pulls. All
+// first pulls precede the first push, so some pushes are stale however the system schedules the
+// threads.
 #pragma once
 #include <barrier>
 #include <functional>
@@ -51,9 +52,9 @@ class AsynchronousStrategy : public engine::Strategy {
   double waited_seconds(engine::Replica&) const override { return 0; }
   void abort(const engine::Error&) noexcept override {}
 
-  std::vector<double> staleness;  // of every push, in order
+  std::vector<double> staleness;  // staleness of every push, in order
   std::vector<int> steps_of_worker;
-  std::size_t rows_pushed = 0, rows_seen = 0;  // kBlock elements each
+  std::size_t rows_pushed = 0, rows_seen = 0;  // blocks of kBlock elements
 
  private:
   struct Worker;
@@ -65,7 +66,7 @@ class AsynchronousStrategy : public engine::Strategy {
   std::unique_ptr<engine::Ops> server_ops_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<std::barrier<>> first_pulls_;
-  std::mutex dealing_, server_;  // the second guards the weights
+  std::mutex dealing_, server_;  // server_ guards the weights
   std::int64_t dealt_ = 0;
   engine::DataPosition position_;
   engine::Buffer weights_, slots_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The port and the loop carry an asynchronous strategy too.
+// The port and the loop also support an asynchronous strategy.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -45,7 +45,7 @@ TEST(Asynchronous, ThreeWorkersShareTheStepsAndPullStaleWeights) {
   EXPECT_LT(stale / 200, 10);
 }
 
-// Inputs that are always zero leave most rows of the first layer without a gradient.
+// Sets the inputs from column 8 on to zero, so that most rows of the first layer have no gradient.
 class SparseTable : public Table {
  public:
   SparseTable() : Table(39, 2048, 5) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Fitting where one process leads and the others make the steps that they are given.
+// One process leads a fit, and the others make the steps that it assigns to them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ WorkSpec segment(std::int64_t first, std::int64_t steps) {
   return work;
 }
 
-// Its leader's orders are a list.
+// Follows a leader whose assignments come from a list.
 class Following : public AsynchronousStrategy {
  public:
   explicit Following(engine::Device& device) : AsynchronousStrategy(1, device) {}
@@ -127,7 +127,8 @@ TEST(Following, TellsThatItWasInterrupted) {
   EXPECT_EQ(fitting.run().interrupted, 15);
 }
 
-// Others made steps too: it says itself where the run stands.
+// Leads segments of which it makes one step itself; other processes make the rest. It reports the
+// position of the run itself.
 class Leading : public AsynchronousStrategy {
  public:
   explicit Leading(engine::Device& device) : AsynchronousStrategy(1, device) {}
@@ -136,7 +137,7 @@ class Leading : public AsynchronousStrategy {
   void assign(const WorkSpec& work) override {
     if (work.training) segments.push_back(work);
     WorkSpec mine = work;
-    if (work.training) mine.steps = 1;  // the rest is made elsewhere
+    if (work.training) mine.steps = 1;  // other processes make the rest
     AsynchronousStrategy::assign(mine);
   }
   std::optional<engine::Standing> standing() const override {

@@ -10,7 +10,7 @@ using strategies::Synchronous;
 
 namespace {
 
-// Sees what strategies see that are synchronous.
+// Gives access to the mirrors of a synchronous strategy.
 class Inspection : Synchronous {
  public:
   static const std::vector<std::unique_ptr<Mirror>>& mirrors_of(const Synchronous& strategy) {

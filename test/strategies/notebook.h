@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A capture of one step: every call of a kernel, a hook or a reduction is done and noted with its
-// arguments, as a CUDA graph would, so that the step can be done again without the code that made
+// A capture of one step. Every call of a kernel, a hook or a reduction is executed and recorded
+// with its arguments, as in a CUDA graph. The step can then be replayed without the code that made
 // it.
 #pragma once
 #include <functional>
@@ -26,7 +26,7 @@ class Notebook {
   std::vector<std::function<void()>> commands_;
 };
 
-// Notes what it passes on. Numbers that come back to the host are not part of a capture.
+// Records the calls that it forwards. Results that return to the host are not part of a capture.
 class RecordingOps : public engine::Ops {
   using State = const engine::StepState*;
   using Tensor = engine::Tensor;
@@ -165,7 +165,7 @@ class RecordingContext : public engine::Context {
   Notebook& notebook_;
 };
 
-// For layers of tests, which compute without kernels: done, and noted where this is a capture.
+// Performs work of test layers, which compute without kernels, and records it during a capture.
 inline void perform(engine::Context& context, std::function<void()> work) {
   if (auto* recording = dynamic_cast<RecordingContext*>(&context)) {
     recording->notebook().note(std::move(work));

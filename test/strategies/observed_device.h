@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A device like another, and kernels like others, that tell of each reduction before they do it:
-// all that the executor moves inside a host goes through there. What the listener throws is an
+// A device and kernels that report each reduction to a listener before they execute it. All data
+// that the executor moves inside a host goes through them. An exception of the listener becomes an
 // error of the kernel.
 #pragma once
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace lockstep::test {
 
-using OnReduce = std::function<void(const engine::ReduceArguments&)>;  // any thread
+using OnReduce = std::function<void(const engine::ReduceArguments&)>;  // called on any thread
 
 std::unique_ptr<engine::Ops> observed(std::unique_ptr<engine::Ops> ops, OnReduce on_reduce);
 

@@ -58,7 +58,7 @@ class Overflowing : public engine::Loss {
       return T(value);
     }
   }
-  // Whoever comes first to one of the steps.
+  // Returns whether the caller is the first to reach one of the steps.
   bool takes(std::int64_t step) const {
     const std::scoped_lock lock(mutex_);
     return steps_.erase(step) > 0;

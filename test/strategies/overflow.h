@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The mean squared error, whose gradient overflows in backward at some steps, on one rank alone:
-// the loss itself stays finite. For one run.
+// The mean squared error with a gradient that overflows in backward at some steps, on one rank
+// alone. The loss itself stays finite. An object serves one run.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace lockstep::test {
 
-// `part`: of the loss, by which the gradient is multiplied, too.
+// Returns a loss for one run. `part` multiplies the loss and its gradient.
 std::shared_ptr<const engine::Loss> overflowing(std::set<std::int64_t> steps, double part = 1);
 
 }  // namespace lockstep::test

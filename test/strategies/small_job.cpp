@@ -18,7 +18,7 @@ namespace {
 
 using engine::Tensor;
 
-template <class T>  // of the elements; sums over replicas are float64
+template <class T>  // element type; sums over replicas are float64
 void subtract_mean(engine::Context& context, int point, Tensor x, Tensor y) {
   const engine::StepState& state = *context.state;
   const std::size_t columns = x.columns(), rows = std::size_t(state.examples);
@@ -152,7 +152,7 @@ engine::GraphSpec small_graph(const Job& job) {
 }
 
 strategies::SynchronousOptions replicas(int count) {
-  // One device for all tests: it holds nothing but its name.
+  // All tests share one device, which holds nothing but its name.
   static const std::unique_ptr<engine::Device> device = engine::reference_device();
   strategies::SynchronousOptions options;
   options.devices.assign(std::size_t(count), device.get());
@@ -247,7 +247,8 @@ Outcome train_collective(const Job& job, strategies::SynchronousOptions options,
         const engine::History history = train(strategy, job, chief ? &outcome : &unused);
         if (chief) outcome.history = history;
         read_out(strategy, outcome);
-        b->finish();  // as processes do: nobody ends before all have read their last message
+        // Like processes, no thread ends before all have read their last message.
+        b->finish();
       } catch (...) {
         std::scoped_lock lock(mutex);
         if (!first) first = std::current_exception();
@@ -278,7 +279,7 @@ double relative(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 std::function<void()> delays(int seed) {
-  // Shared by the copies of the function.
+  // The copies of the function share the state.
   auto state = std::make_shared<std::atomic<std::uint64_t>>(std::uint64_t(seed) * 7919 + 1);
   return [state] {
     std::uint64_t x = state->fetch_add(0x9e3779b97f4a7c15u);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Small training jobs for the laws: two dense layers in float64 on the reference device, four
-// buckets, 39 examples in batches of 11 (so the last of an epoch has 6), under any strategy and
-// number of replicas, in one process or in several that are threads here.
+// Small training jobs for the laws: three dense layers in float64 on the reference device, four
+// buckets, and 39 examples in batches of 11 (so the last of an epoch has 6). They run under any
+// strategy and number of replicas, in one process or in several, which are threads here.
 #pragma once
 #include <atomic>
 #include <cmath>
@@ -22,7 +22,7 @@
 
 namespace lockstep::test {
 
-// Numbers without a pattern, the same everywhere.
+// Holds numbers without a pattern, the same on every machine.
 class Table : public engine::Dataset {
  public:
   Table(std::uint64_t examples, std::size_t inputs, std::size_t targets)
@@ -39,7 +39,7 @@ class Table : public engine::Dataset {
   std::size_t inputs_, targets_;
 };
 
-// A thousand examples, whose reading is a signal.
+// Raises a signal when one of its thousand examples is read.
 class Interrupting : public Table {
  public:
   explicit Interrupting(std::atomic<int>& interrupt) : Table(1000, 20, 5), interrupt_(interrupt) {}
@@ -55,20 +55,20 @@ class Interrupting : public Table {
   mutable std::atomic<int> read_ = 0;
 };
 
-// y = x - mean of x over the batch of all replicas: the smallest layer that must talk to other
-// replicas, in both directions.
+// Returns the layer y = x - mean of x over the global batch. It is the smallest layer that must
+// communicate with other replicas in both directions.
 engine::LayerPtr centre();
 
-// y = scale x + shift, element by element, as behind a normalisation.
+// Returns the layer y = scale x + shift, element by element, as after a normalization.
 engine::LayerPtr scale_and_shift();
 
 struct Job {
   std::int64_t steps = 20;
   bool centre = false;
-  bool norm = false;        // scale_and_shift behind the first layer
-  bool batch_norm = false;  // over the batch of all replicas, behind the first layer
+  bool norm = false;        // scale_and_shift after the first layer
+  bool batch_norm = false;  // over the global batch, after the first layer
   double dropout = 0;
-  std::shared_ptr<const engine::Loss> loss = {};  // else the mean squared error
+  std::shared_ptr<const engine::Loss> loss = {};  // default: mean squared error
   engine::Fallback fallback = engine::Fallback::kNone;
   engine::Log log = engine::Log("", engine::Log::Level::kError);  // the trainer's
   engine::optim::Optimizer optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9});
@@ -82,9 +82,9 @@ struct Job {
   double every_seconds = 0;
   engine::Storage* storage = nullptr;
   int retries = 0;
-  std::int64_t profile_steps = 0;               // where above 0: so many are recorded
-  const std::atomic<int>* interrupt = nullptr;  // of all processes ...
-  bool last_hears_alone = false;                // ... or of the last
+  std::int64_t profile_steps = 0;               // steps to profile, if above 0
+  const std::atomic<int>* interrupt = nullptr;  // for all processes ...
+  bool last_hears_alone = false;                // ... or only for the last
   const engine::Dataset* test = nullptr;        // evaluated after each epoch
   std::function<void(const engine::StepReport&)> on_step;
 };
@@ -94,29 +94,30 @@ inline Table small_data() {
 }
 
 struct Outcome {
-  std::vector<std::vector<double>> weights;  // by rank
-  std::vector<double> losses;                // by step
+  std::vector<std::vector<double>> weights;  // one entry per rank
+  std::vector<double> losses;                // one entry per step
   engine::History history;
-  std::string trace;      // of a job with a profile
+  std::string trace;      // if the job has a profile
   std::size_t owned = 0;  // slot elements of rank 0
   std::int64_t overlapped = 0, reductions_beside = 0, repeated = 0;
 };
 
-// Options for so many replicas on the reference device; buckets of one block.
+// Returns options for `count` replicas on the reference device, with buckets of one block.
 strategies::SynchronousOptions replicas(int count);
 Outcome train_mirrored(const Job& job, strategies::SynchronousOptions options);
-// host[i]: of process i; it has options.devices.size() replicas, or counts[i] where given. Each on
-// the first of options.devices, or on devices[i] where given.
+// Trains in threads as processes; host[i] is the host of process i. Process i has counts[i]
+// replicas (default: options.devices.size()), all on devices[i] (default: the first of
+// options.devices).
 Outcome train_collective(const Job& job, strategies::SynchronousOptions options,
                          std::vector<int> host, std::vector<int> counts = {},
                          std::vector<engine::Device*> devices = {});
-// One process's part: what both of the above do with a strategy.
+// Trains with `strategy` as one process; both functions above call it.
 engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outcome);
 
 double difference(const std::vector<double>& a, const std::vector<double>& b);  // largest
 double relative(const std::vector<double>& a, const std::vector<double>& b);    // L2
 
-// Delays and yields drawn from a seed, for SynchronousOptions::hook.
+// Returns a function for SynchronousOptions::hook whose delays and yields are drawn from `seed`.
 std::function<void()> delays(int seed);
 
 }  // namespace lockstep::test

@@ -6,7 +6,7 @@
 #include <new>
 
 namespace {
-std::atomic<bool> counting{false};  // operator new has no argument of ours
+std::atomic<bool> counting{false};  // operator new has no user argument
 std::atomic<std::int64_t> allocations{0};
 }  // namespace
 

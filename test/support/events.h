@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Events that tests wait for: no time is long enough on a busy machine, and any is too long.
+// Waits for events instead of times: on a busy machine, no fixed time is long enough, and each is
+// too long.
 #pragma once
 #include <unistd.h>
 
@@ -12,7 +13,7 @@
 
 namespace lockstep::test {
 
-// Whether `holds` came true before a deadline that only a defect reaches.
+// Waits until `holds` returns true. Returns false after a deadline that only a defect reaches.
 template <class Condition>
 bool await(const Condition& holds) {
   const auto until = engine::Clock::now() + std::chrono::seconds(20);
@@ -23,14 +24,14 @@ bool await(const Condition& holds) {
   return true;
 }
 
-// Whether all threads of this process but the calling one sleep: they wait, and have done all that
-// they could before.
+// Returns whether all threads of this process except the calling one sleep, that is, wait with
+// nothing left to do.
 inline bool others_sleep() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     if (task.path().filename() == std::to_string(gettid())) continue;
     std::ifstream file(task.path() / "stat");
     const std::string text(std::istreambuf_iterator<char>(file), {});
-    const std::size_t state = text.rfind(") ");  // behind the name; absent where it has ended
+    const std::size_t state = text.rfind(") ");  // after the name; absent if ended
     if (state != std::string::npos && text.compare(state, 3, ") S") != 0) return false;
   }
   return true;

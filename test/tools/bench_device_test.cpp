@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What bench_device and bench_step do on a device, on a fake GPU, which runs its streams as late as
-// it may: what is measured is checked, and figures are what they are said to be. Times mean nothing
-// here.
+// Tests bench_device and bench_step on a fake GPU, which runs its streams as late as possible:
+// results are checked, and figures have their documented meaning. Times are meaningless here.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +28,7 @@ using tools::bench::ProductCeiling;
 FlatOptions flat(engine::Device& device, DType dtype, int replicas, const char* update) {
   FlatOptions options;
   options.devices.assign(std::size_t(replicas), &device);
-  options.elements = 5000;  // no multiple of a block
+  options.elements = 5000;  // not a multiple of a block
   options.dtype = dtype;
   options.rule = engine::optim::sgd({.rate = 0.1, .momentum = 0.9}).rule;
   options.update = strategies::update_of(update);
@@ -54,7 +53,7 @@ TEST(BenchDevice, SumsOfAllReplicasAreExactAgainAndAgain) {
   }
 }
 
-// After so many the largest sum is still a number, of any so many replicas.
+// The largest sum of any number of replicas stays finite after the maximal number of calls.
 TEST(BenchDevice, TimedSumsStayFinite) {
   const auto gpu = engine::cuda::fake_device();
   for (const int replicas : {2, 3, 8}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What `lockstep bench --device` measures, on fake GPUs, which run their streams as late as they
-// may: sums are checked, and figures are what they are said to be. Times mean nothing here.
+// Tests `lockstep bench --device` on fake GPUs, which run their streams as late as possible: sums
+// are checked, and figures have their documented meaning. Times are meaningless here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using engine::DType;
 using engine::cuda::FakeDevices;
 using testing::HasSubstr;
 
-constexpr std::size_t kCount = 5000;  // no multiple of a block
+constexpr std::size_t kCount = 5000;  // not a multiple of a block
 
 Setting small_setting(DType dtype, Check check = Check::kAll) {
   Setting setting;
@@ -66,8 +66,7 @@ TEST(BenchDevices, SumsOfEveryAlgorithmAreExactOnOneGpuAndOnTwo) {
   }
 }
 
-// On processors, whose kernels can be told to go wrong: each rank's slice begins with another
-// number.
+// The kernels of processors can inject errors: each rank's slice begins with another number.
 TEST(BenchDevices, WrongSumsAreCountedOnEachReplicaAndInEachCheck) {
   test::ObservedDevice device(engine::cpu_device(), [](const engine::ReduceArguments& arguments) {
     const float another = 100;
@@ -142,7 +141,7 @@ TEST(BenchDevices, ARankThatCannotOpenNcclEndsAllOfThemAtOnce) {
 TEST(BenchDevices, ADeviceReceivesOverItsDirectLinksAndItsPort) {
   FakeDevices gpus({.gpus = 3});
   collectives::HostCosts costs;
-  costs.links = {{0, 1, 40e9}, {0, 2, 7e9}};  // ranks 0 and 2 are on one GPU
+  costs.links = {{0, 1, 40e9}, {0, 2, 7e9}};  // ranks 0 and 2 share a GPU
   costs.port = 5e9;
   EXPECT_EQ(received_rate({&gpus[0], &gpus[1], &gpus[0]}, costs), 45e9) << "of GPU 1";
   costs.port = 0;
@@ -153,7 +152,7 @@ TEST(BenchDevices, ADeviceReceivesOverItsDirectLinksAndItsPort) {
 TEST(BenchDevices, TheRooflineOfSeveralGpusIsThatOfTheirLinksWhereTheseAreSlower) {
   FakeDevices gpus({.gpus = 2});
   DeviceSetting setting = on({&gpus[0], &gpus[1]});
-  setting.costs.port = 10;  // bytes a second
+  setting.costs.port = 10;  // bytes per second
   const Measured found =
       DeviceRanks(small_setting(DType::kFloat32), setting).measure("direct", kCount);
   EXPECT_NEAR(*found.roofline_us, 1e6 * kCount * 4 / 10, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// NCCL beside lockstep in `lockstep bench --devices`: fake GPUs and a fake NCCL, whose sums run
-// when all streams have come to them.
+// Tests NCCL next to lockstep in `lockstep bench --devices`, with fake GPUs and a fake NCCL whose
+// sums run when all streams have reached them.
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"

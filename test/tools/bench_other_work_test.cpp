@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What `lockstep bench` says of a machine that is busy with other work. The times are made up.
+// Tests the messages of `lockstep bench` on a machine that is busy with other work. The times are
+// invented.
 #include "tools/bench/other_work.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +31,7 @@ TEST(BenchOtherWork, IsSaidWithTheLinesThatItSpoiled) {
 
 TEST(BenchOtherWork, OfTwoTimingsTheDisturbedOneCounts) {
   const collectives::ProcessorWait disturbed{0.3, 1.0}, more{0.6, 1.0}, calm{0.01, 1.0};
-  const collectives::ProcessorWait brief{0.01, 0.02};  // a larger part, of next to no time
+  const collectives::ProcessorWait brief{0.01, 0.02};  // a larger share of a negligible time
   for (const auto& other : {calm, brief}) {
     EXPECT_EQ(worse(disturbed, other).waited, 0.3);
     EXPECT_EQ(worse(other, disturbed).waited, 0.3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the table of scaling is made from: gradients without a model, and the efficiency.
+// Tests the inputs of the scaling table: gradients without a model, and the efficiency.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -30,7 +30,7 @@ TEST(Gradients, OfResnet50AreThoseOfTheModel) {
   EXPECT_EQ(gradients.size(), 161u);
   EXPECT_EQ(sum(gradients), 25'557'032u);
   expect_in_order(gradients);
-  // Backward ends where forward begins: bias and weights of the last layer first.
+  // Backward ends at the first layer: bias and weights of the last layer come first.
   EXPECT_EQ(gradients.front().elements, 1000u);
   EXPECT_EQ(gradients[1].elements, 2'048'000u);
   EXPECT_EQ(gradients.back().elements, 7u * 7 * 3 * 64);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a step moves and computes at least, counted: by hand for small layers, by what is known of
-// ResNet-50.
+// Tests the minimal traffic and operations of a step: against manual counts for small layers, and
+// against known figures for ResNet-50.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ engine::UpdateRule momentum() {
 TEST(Traffic, OfDenseLayersIsOperandsOnceAKernel) {
   engine::GraphSpec graph("two dense layers", {4, 1, 1});
   graph.then("one", engine::dense(8));
-  graph.then("relu", engine::relu());  // inside the first
+  graph.then("relu", engine::relu());  // fused into `one`
   graph.then("two", engine::dense(2));
   graph.set_loss(engine::softmax_cross_entropy());
   constexpr double kRows = 100, kWidth = 4;
@@ -39,7 +39,7 @@ TEST(Traffic, OfDenseLayersIsOperandsOnceAKernel) {
   EXPECT_EQ(part(step, "forward  one").operations(), 2 * kRows * 4 * 8);
   EXPECT_EQ(part(step, "forward  two").bytes(), kWidth * (kRows * (8 + 2) + 8 * 2 + 2));
   const PartTraffic& two = part(step, "backward two");
-  ASSERT_EQ(two.kernels.size(), 3u);  // bias; gradients of data and of weights
+  ASSERT_EQ(two.kernels.size(), 3u);  // bias; gradients of data and weights
   EXPECT_EQ(two.kernels[0].bytes, kWidth * (kRows * 2 + 2));
   EXPECT_EQ(two.kernels[1].bytes, kWidth * (kRows * (2 + 8) + 8 * 2));
   EXPECT_EQ(two.kernels[2].bytes, kWidth * (kRows * (2 + 8) + 8 * 2));
@@ -70,8 +70,8 @@ TEST(Traffic, ABoundIsTheLongerOfBytesAndOperationsOfEachKernel) {
   EXPECT_DOUBLE_EQ((StepTraffic{{both, both}}).seconds({4e9, 1e12}), 2 * (2 + 4));
 }
 
-// 24.3 GFLOP an image; and the 331.5 MB in 16 bits that engine/cuda/README.md counts for one,
-// beside the input and updates, which are counted here, too.
+// The step needs 24.3 GFLOP per image. In 16 bits, it moves the 331.5 MB per image of
+// engine/cuda/README.md, plus the input and updates, which are included here.
 TEST(Traffic, OfResnet50IsWhatIsKnownOfIt) {
   constexpr std::size_t kRows = 256;
   const StepTraffic step =

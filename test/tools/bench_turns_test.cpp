@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How `lockstep bench` times: a wrong element of a result is found and ends in words and an exit
-// code, a round takes as long as its slowest rank, and begins when all have written their input.
-// Ranks are threads; what they run is made up here.
+// Tests the timing of `lockstep bench`. A wrong element of a result is detected and reported. A
+// round takes as long as its slowest rank, and begins when all ranks have written their input.
+// Ranks are threads with invented work.
 #include "tools/bench/turns.h"
 
 #include <gmock/gmock.h>
@@ -37,12 +37,12 @@ float* numbers(const HostMemory& memory, int rank) {
   return reinterpret_cast<float*>(memory.block(rank));
 }
 
-// Two ranks, and what rank 0 was told. Each has memory that both map, as in a job.
+// Runs two ranks and holds rank 0's results. Both ranks map the memory of each, as in a job.
 struct Pair {
   Wrong wrong = {};
   std::vector<Variant> variants = {};
 
-  // `variants_of`: what a rank times, in turn.
+  // `variants_of` returns the variants that a rank times in rounds.
   void time(Setting setting, std::size_t count,
             const std::function<std::vector<Variant>(int, const HostMemory&)>& variants_of) {
     setting.task.host = {0, 0};
@@ -72,7 +72,7 @@ Setting broadcast() {
   return setting;
 }
 
-// A broadcast by hand; `spoil` sees what rank 1 then has.
+// Returns a manual broadcast; `spoil` changes rank 1's result.
 Variant handed_out(int rank, const HostMemory& memory, std::size_t count,
                    const std::function<void(float*)>& spoil = {}) {
   std::byte* const data = memory.block(rank);
@@ -115,7 +115,7 @@ TEST(BenchTurns, FindWrongSums) {
     Pair pair;
     pair.time(setting, kCount, [&](int rank, const HostMemory& memory) {
       std::byte* const data = memory.block(rank);
-      return std::vector<Variant>{{data, data, true, [] {}}};  // nobody adds
+      return std::vector<Variant>{{data, data, true, [] {}}};  // does not add
     });
     ASSERT_TRUE(pair.wrong);
     EXPECT_GE(*pair.wrong, kCount) << name(collective);
@@ -133,7 +133,7 @@ TEST(BenchTurns, WhatIsNotExactIsNotCompared) {
   EXPECT_EQ(pair.variants[1].wrong, std::nullopt);
 }
 
-// Equal shares, as MPI has them: of three numbers the first rank has two.
+// Shares are equal, as in MPI: of three elements, the first rank has two.
 TEST(BenchTurns, EqualSharesOfAReduceScatterLieFirst) {
   for (const std::size_t count : {std::size_t(3), kCount, kCount + 1}) {
     const std::size_t share = (count + 1) / 2;
@@ -173,7 +173,7 @@ TEST(BenchTurns, ARoundTakesAsLongAsItsSlowestRank) {
   }
 }
 
-// Rank 1, which writes nothing, takes what rank 0 writes, which takes rank 0 a while.
+// Rank 1, which writes nothing, copies the data that rank 0 needs some time to write.
 TEST(BenchTurns, ARoundBeginsWhenAllHaveWrittenAndEndsBeforeAnyWritesAnew) {
   constexpr std::size_t kMany = std::size_t(1) << 20;
   Pair pair;

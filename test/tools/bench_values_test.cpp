@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The numbers by which `lockstep bench` tells right sums from wrong ones.
+// Tests the values by which `lockstep bench` distinguishes right sums from wrong ones.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -25,7 +25,7 @@ const std::byte* bytes(const std::vector<T>& values) {
   return reinterpret_cast<const std::byte*>(values.data());
 }
 
-// The result of some ranks, made here.
+// Returns the sum of some ranks, computed locally.
 template <class T>
 std::vector<T> added(Values& values, int round, int ranks = 3) {
   std::vector<T> sum(kCount), one(kCount);
@@ -56,7 +56,8 @@ TEST(BenchValues, EveryWrongElementCounts) {
   every_wrong_element_counts<engine::BFloat16>(DType::kBFloat16);
 }
 
-// In any order and with roundings in between: here one rank after the other, each sum rounded.
+// Sums are exact in any order and with intermediate rounding: here the ranks are added one by one,
+// and each sum is rounded.
 TEST(BenchValues, SumsOf16BitsAreExactForManyRanks) {
   for (const int ranks : {2, 4, 5, 33, 64, 256}) {
     Values halves(DType::kFloat16, ReduceOp::kSum, false, ranks);
@@ -76,7 +77,7 @@ void products_are_exact(DType dtype) {
       for (std::size_t i = 0; i < kCount; ++i) product[i] = T(product[i] * one[i]);
     }
     EXPECT_EQ(values.wrong(bytes(product), 0, kCount, 5), 0u) << ranks;
-    if (ranks > 1) {  // not the numbers of one rank
+    if (ranks > 1) {  // not the values of one rank
       EXPECT_GT(values.wrong(bytes(one), 0, kCount, 5), kCount / 4) << ranks;
     }
   }
@@ -91,7 +92,7 @@ TEST(BenchValues, ProductsAreExact) {
   products_are_exact<engine::BFloat16>(DType::kBFloat16);
 }
 
-// Sums of another round, of a rank too few, and from another block are not taken for right ones.
+// Sums of another round, of too few ranks, or from another block are wrong.
 TEST(BenchValues, NumbersFromElsewhereAreWrong) {
   Values values(DType::kFloat32, ReduceOp::kSum, false, 3);
   std::vector<float> sum = added<float>(values, 4), one(kCount);
@@ -105,7 +106,7 @@ TEST(BenchValues, NumbersFromElsewhereAreWrong) {
               kCount - shift);
 }
 
-// What a rank handed out is nobody else's, nor of another round.
+// The values of a broadcast differ from those of any other rank or round.
 TEST(BenchValues, CopiesAreOfTheirRank) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     Values values(dtype, ReduceOp::kSum, false, 1);

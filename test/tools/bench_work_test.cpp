@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What `lockstep bench` runs is right before it is timed: in place and out of place, one after the
-// other, by every algorithm.
+// Tests that the timed work of `lockstep bench` is correct in place and out of place, one after the
+// other, for every algorithm.
 #include "tools/bench/work.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using tools::bench::Collective;
 using tools::bench::Task;
 using tools::bench::Work;
 
-// These stages of the work, each after the one before.
+// Returns these stages of the work in sequence.
 StepPlan in_turn(const Work& work, const std::vector<int>& stages) {
   StepPlan step;
   for (const int stage : stages) {
@@ -44,14 +44,15 @@ TEST(BenchWork, IsRightInPlaceAndOutOfPlace) {
         const Work work = tools::bench::work(task, std::string(algorithm.name), count);
         std::vector<int> both = work.in_place;
         both.insert(both.end(), work.out_of_place.begin(), work.out_of_place.end());
-        // After sums in place the sums out of place count double, but nobody gets in another's way.
+        // After sums in place, sums out of place count double, but the stages do not interfere.
         EXPECT_EQ(verify(in_turn(work, both), Goal::kNothing), "") << algorithm.name << count;
         EXPECT_EQ(verify(in_turn(work, work.in_place), Goal::kSumEverywhere), "");
         EXPECT_EQ(verify(in_turn(work, work.out_of_place), Goal::kNothing), "") << algorithm.name;
       }
 }
 
-// On one host: what every rank reads, adds and stores by direct, and nobody waits.
+// On one host, the roofline contains everything that each rank reads, adds, and stores in `direct`,
+// without waits.
 TEST(BenchWork, TheRooflineIsDirectWithoutItsWaits) {
   for (const auto& [collective, algorithm] :
        {std::pair(Collective::kAllReduce, "ring"), std::pair(Collective::kAllReduce, "direct"),
@@ -112,7 +113,8 @@ TEST(BenchWork, OfEveryCollectiveIsRight) {
         both.insert(both.end(), work.out_of_place.begin(), work.out_of_place.end());
         EXPECT_EQ(verify(in_turn(work, work.in_place), goal), "") << name(collective) << count;
         EXPECT_EQ(verify(in_turn(work, both), Goal::kNothing), "") << name(collective) << count;
-        // Between them the ranks begin with everything that a hand-out needs, each number once.
+        // Together, the ranks begin with all inputs of a broadcast or all-gather, each element
+        // once.
         std::size_t inputs = 0;
         for (int rank = 0; rank < ranks; ++rank) inputs += input_range(task, count, rank).size();
         EXPECT_EQ(inputs, task.reduces() ? count * std::size_t(ranks) : count);
@@ -144,7 +146,7 @@ TEST(BenchWork, WhatIsAskedForIsAListOrBySize) {
   EXPECT_THAT(asked("auto:..8k, ring:8k.."), ElementsAre("auto"));
   EXPECT_THAT(asked("auto:.."), ElementsAre("auto"));
   EXPECT_THAT(refusal(task, "ring:..4k,direct"), HasSubstr("direct:FROM..TO"));
-  EXPECT_THAT(refusal(task, "rinq:1g.."), HasSubstr("'rinq'"));  // also where no size is
+  EXPECT_THAT(refusal(task, "rinq:1g.."), HasSubstr("'rinq'"));  // even if no size matches
   EXPECT_THAT(refusal(task, "ring,rinq"), HasSubstr("'rinq'"));
   EXPECT_THAT(refusal(task, ""), HasSubstr("names no algorithm"));
   task.host = {0, 1};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Who of a job speaks when all of its processes meet the same error, and who waits for what.
+// Tests which process of a job reports an error that all of them meet, and which process waits.
 #include "tools/leaving.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace lockstep::tools {
 namespace leaving_test {
 
-// From now on this process is one of a job of two.
+// Makes this process one of a job of two.
 void be_rank(const char* rank) {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}) {
     setenv(name, rank, 1);
@@ -21,7 +21,7 @@ void be_rank(const char* rank) {
   setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
 }
 
-// What a process says before it ends with code 5, as a pattern: in a process of its own.
+// Expects the output of a process that ends with code 5, as a pattern. It runs in a child process.
 void expect_said(const char* pattern, const char* rank, bool ended_before) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
@@ -43,7 +43,7 @@ TEST(Leaving, AnotherSpeaksWhereNobodyEndsIt) {
   expect_said("lockstep: the matter", "1", false);
 }
 
-// It would wait for a second signal, which does not come before the launcher's timeout is over.
+// Otherwise it would wait for a second signal, which does not come before the launcher's timeout.
 TEST(Leaving, AnotherThatTheLauncherEndedBeforeItFoundTheErrorIsSilent) {
   expect_said("^$", "1", true);
 }

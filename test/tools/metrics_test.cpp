@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a run says of its metrics, for people and for programs, where the loss counts right answers
-// and where it does not (NaN).
+// Tests the metrics of a run in text and JSON, with a loss that counts correct predictions and with
+// one that does not (NaN).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::string content(const std::string& path) {
 std::string lines(double accuracy) {
   tools::Progress progress(true);
   testing::internal::CaptureStderr();
-  engine::StepReport report;  // two batches of the first epoch, one of them smaller
+  engine::StepReport report;  // two batches of an epoch, one smaller
   for (const double loss : {0.75, 0.25}) {
     report.loss = loss;
     report.accuracy = accuracy + (loss - 0.5) / 2;
@@ -44,7 +44,7 @@ std::string lines(double accuracy) {
   return testing::internal::GetCapturedStderr();
 }
 
-// The chief makes every third step, and says the rate of all.
+// The chief executes every third step and reports the rate of all.
 TEST(MetricsOfARun, StepsOfOthersCount) {
   for (const std::int64_t workers : {1, 3}) {
     tools::Progress progress(true);

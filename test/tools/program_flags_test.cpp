@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Flags of small programs: what is read, what is refused, and the exit code.
+// Tests the flags of small programs: accepted and refused values, and the exit code.
 #include "tools/bench/program_flags.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A profiler's library, as NVTX opens it (NVTX_INJECTION64_PATH): writes down what it is told of
-// domain "lockstep", a line each, into the file RANGES.<process> of the folder RANGE_LISTENER
-// names.
+// A profiler's library, which NVTX opens (NVTX_INJECTION64_PATH). Writes the events of domain
+// "lockstep", one per line, to the file RANGES.<process> in the folder RANGE_LISTENER.
 //
 //   push THREAD TEXT     pop THREAD     start RANGE TEXT     end RANGE     over
 #include <nvtx3/nvToolsExt.h>
@@ -19,9 +18,9 @@ namespace {
 
 std::mutex mutex;
 std::FILE* file = nullptr;
-std::deque<std::string> texts;  // registered; their places are the handles
+std::deque<std::string> texts;  // registered; addresses are the handles
 std::atomic<nvtxRangeId_t> ranges{0};
-char domain = 0;  // its place is the handle
+char domain = 0;  // its address is the handle
 
 const char* text_of(const nvtxEventAttributes_t& event) {
   if (event.messageType == NVTX_MESSAGE_TYPE_ASCII) return event.message.ascii;
@@ -81,7 +80,7 @@ NvtxFunctionPointer any(Function* function) {
 
 }  // namespace
 
-// What NVTX calls when it has opened the library; 1: it has begun to listen.
+// Initializes the library; NVTX calls this when it has opened it. Returns 1 if it listens.
 extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
     NvtxGetExportTableFunc_t table) {
   const char* const folder = std::getenv("RANGE_LISTENER");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The word that signals leave behind, each case in a process of its own: handlers are the
-// process's.
+// Tests the signal value that handlers store. Each case runs in its own process, because handlers
+// are global to a process.
 #include "tools/signals.h"
 
 #include <gtest/gtest.h>
@@ -12,14 +12,15 @@
 namespace lockstep::tools {
 namespace signals_test {
 
-// Ends with the word after the signals, each of which is handled before the next comes.
+// Exits with the stored value; each signal is handled before the next one comes.
 [[noreturn]] void end_after(std::initializer_list<int> signals) {
   const std::atomic<int>& word = watch_signals();
   for (const int signal : signals) raise(signal);
   std::_Exit(word);
 }
 
-// Likewise, of signals that come at once: they are held back until the last is there.
+// Exits with the stored value after simultaneous signals: they are blocked until the last one is
+// pending.
 [[noreturn]] void end_after_all_of(std::initializer_list<int> signals) {
   const std::atomic<int>& word = watch_signals();
   sigset_t held, before;
@@ -73,7 +74,7 @@ TEST(Signals, OnceTheyAreNotWatchedTheyEndTheProgram) {
         testing::KilledBySignal(signal), "");
 }
 
-// A terminal sends SIGINT to a launcher and its processes, and the launcher then SIGTERM.
+// A terminal sends SIGINT to a launcher and its processes; the launcher then sends SIGTERM.
 TEST(Signals, OfBothTheWordIsSigintInWhateverOrder) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(end_after({SIGINT, SIGTERM}), testing::ExitedWithCode(SIGINT), "");

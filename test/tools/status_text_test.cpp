@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What lockstep serve --status prints of a task's answer.
+// Tests the output of `lockstep serve --status` for a task's answer.
 #include "tools/status_text.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// MPI's collectives with one wrong bit in what each process has at the end: preloaded, by MPI's
-// profiling interface, to see that a comparison with MPI notices.
+// A preloaded library that flips a bit in the results of MPI's collectives, by MPI's profiling
+// interface. It tests that a comparison with MPI detects errors.
 #include <mpi.h>
 
 namespace {

@@ -10,9 +10,10 @@
 namespace lockstep::tools::bench {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t(1) << 20;  // elements that are written at once
+constexpr std::size_t kPiece = std::size_t(1) << 20;  // elements per write
 
-// The same million numbers again and again, which is random enough for a clock.
+// Fills the tensor with random numbers that repeat after a million. This is random enough for
+// timing.
 void fill(engine::Ops& ops, engine::Tensor tensor) {
   const std::size_t elements = tensor.elements();
   std::vector<float> numbers(std::min(elements, kPiece));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What a device reaches at most, by which everything else on it is judged: a copy within its
-// memory, and a large product of matrices. Both are measured, through the same kernels that
-// replicas have, never taken from a data sheet. A sample is the time of some calls between two
-// waits for the device; whoever wants a median takes several, in turn with what is judged by them.
+// Upper bounds for a device: a copy within its memory and a large matrix product. Both are measured
+// with the kernels that replicas use, not taken from a data sheet. A sample is the time of several
+// calls between two waits for the device. For a median, take several samples, interleaved with the
+// work that they are compared with.
 //
-// One thread, which has the ops to itself. Throw Error(kMemory), Error(kIo) where memory is short.
+// One thread, which has exclusive use of the ops. Throws Error(kMemory) or Error(kIo) if memory is
+// insufficient.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -15,7 +16,8 @@
 
 namespace lockstep::tools::bench {
 
-// Seconds of one of so many calls of `body`, which queue work of `ops`: from a wait to a wait.
+// Returns the seconds of one of `calls` calls of `body`, which queues work of `ops`. The clock runs
+// between two waits for the device.
 template <class Body>
 double seconds_of_each(engine::Ops& ops, int calls, const Body& body) {
   ops.synchronize();
@@ -25,13 +27,15 @@ double seconds_of_each(engine::Ops& ops, int calls, const Body& body) {
   return std::chrono::duration<double>(engine::Clock::now() - begin).count() / calls;
 }
 
-// From one buffer to another and back, so that each call reads what the one before wrote.
+// Copies between two buffers in alternating direction, so that each call reads the result of the
+// previous one.
 class CopyCeiling {
  public:
   CopyCeiling(engine::Ops& ops, std::size_t bytes);
-  double seconds(int calls);                           // of one copy
-  double moved() const { return 2 * double(bytes_); }  // bytes that it reads and writes
-  bool holds() const;  // whether both buffers have what was written into the first
+  double seconds(int calls);                           // per copy
+  double moved() const { return 2 * double(bytes_); }  // bytes read and written
+  // Returns whether both buffers hold the data that was written to the first.
+  bool holds() const;
 
  private:
   engine::Ops& ops_;
@@ -39,14 +43,15 @@ class CopyCeiling {
   engine::Buffer from_, to_;
 };
 
-// y = x w' of square matrices of `extent`, in the type of the ops, of random numbers: of zeros some
-// devices take less power, and are faster.
+// Computes y = x w' with square matrices of `extent` in the dtype of the ops. The elements are
+// random, because with zeros some devices draw less power and run faster.
 class ProductCeiling {
  public:
   ProductCeiling(engine::Ops& ops, std::size_t extent);
-  double seconds(int calls);  // of one product
+  double seconds(int calls);  // per product
   double operations() const { return 2 * double(extent_) * double(extent_) * double(extent_); }
-  bool finite() const;  // whether the product's corners are numbers, and not all zero
+  // Returns whether the corners of the product are finite and not all zero.
+  bool finite() const;
 
  private:
   engine::Ops& ops_;

@@ -10,7 +10,7 @@
 namespace lockstep::tools::bench {
 namespace {
 
-// For the error to come to the end of the program by itself.
+// Time for the error to reach the end of the program by itself.
 constexpr std::chrono::milliseconds kErrorTimeout{300};
 
 }  // namespace

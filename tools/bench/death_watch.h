@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Ends a process of a benchmark that still hangs a moment after another rank died, as in a call of
-// MPI, which nothing of the job can stop: with a line that names the rank. It has a thread of its
-// own. The job outlives it.
+// Ends a process of a benchmark that still hangs shortly after another rank died, for example in an
+// MPI call that the job cannot stop. It prints a line that names the lost rank. It owns a thread.
+// The job outlives it.
 #pragma once
 #include <condition_variable>
 #include <mutex>

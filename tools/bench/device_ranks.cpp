@@ -28,7 +28,7 @@ std::size_t different_devices(Devices devices) {
   return std::size_t(std::unique(devices.begin(), devices.end()) - devices.begin());
 }
 
-// In microseconds.
+// Returns the figures of the samples in microseconds.
 Times times_of_batches(const Batches& batches) {
   std::vector<double> us;
   for (const double seconds : batches.samples) us.push_back(1e6 * seconds);
@@ -43,7 +43,7 @@ FlatOptions flat_options(const Setting& setting, const DeviceSetting& of_devices
   options.dtype = setting.task.dtype;
   options.algorithm = algorithm;
   options.update = strategies::Update::kSeparate;
-  options.bucket_bytes = (count + engine::kBlock) * sizeof(double);  // more than there is: one
+  options.bucket_bytes = (count + engine::kBlock) * sizeof(double);  // enough for a single bucket
   options.deadline = of_devices.deadline;
   return options;
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Ranks of this process on devices that queue their work, or on several devices: times the
-// all-reduce that a training step of such replicas makes (flat_replicas.h), beside NCCL's and
-// beside a copy within the first device's memory, in turn.
+// Times the all-reduce of a training step for ranks of this process, on devices that queue their
+// work or on several devices (flat_replicas.h). NCCL's all-reduce and a copy within the first
+// device's memory are timed interleaved with it.
 //
 // The roofline of N bytes is the larger of two times. A device reads and writes 2 N bytes for each
-// of its ranks, at the rate of the copy. Between G devices each receives 2 (G - 1) / G of N, at the
-// rate of its links; this part counts where costs of links are known.
+// of its ranks, at the rate of the copy. Each of G devices receives 2 (G - 1) / G of N from the
+// others, at the rate of its links. The second time counts only if costs of links are known.
 //
-// One thread owns it; each rank has a thread of its own inside. What the setting names outlives it.
+// One thread owns it; each rank has a thread of its own inside. The objects that the setting names
+// outlive it.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -23,21 +24,21 @@
 namespace lockstep::tools::bench {
 
 struct DeviceSetting {
-  std::vector<engine::Device*> devices = {};    // one entry a rank: 2 to kMostReplicas
-  collectives::HostCosts costs = {};            // of these ranks
-  const NcclRanks* nccl = nullptr;              // of these ranks; null: not timed
-  std::chrono::milliseconds deadline{60000};    // of every wait for another rank
+  std::vector<engine::Device*> devices = {};    // one entry per rank: 2 to kMostReplicas
+  collectives::HostCosts costs = {};            // between these ranks
+  const NcclRanks* nccl = nullptr;              // same ranks; null: not timed
+  std::chrono::milliseconds deadline{60000};    // per wait for another rank
   std::size_t copied = std::size_t(256) << 20;  // bytes of the copy
-  double batch_seconds = 0.02;                  // about, of calls between two waits
+  double batch_seconds = 0.02;                  // approximate time of a batch
 };
 
 class DeviceRanks {
  public:
-  // Throws Error(kInvalid) for a type that a device has no kernels for, and Error(kMemory).
+  // Throws Error(kInvalid) if a device has no kernels for the dtype, and Error(kMemory).
   DeviceRanks(const Setting& setting, const DeviceSetting& of_devices);
 
-  // Sums are compared with the exact ones before and after they are timed (Check::kAll), or after
-  // (kLast). Throws Error(kMemory) where buffers do not fit.
+  // Returns the times. Compares sums with the exact ones before and after timing (Check::kAll), or
+  // only after it (kLast). Throws Error(kMemory) if the buffers do not fit.
   Measured measure(const std::string& algorithm, std::size_t count);
 
  private:
@@ -49,8 +50,8 @@ class DeviceRanks {
   std::unique_ptr<CopyCeiling> copy_;
 };
 
-// Bytes a second that each device receives from all others at most; 0 where all ranks are on one
-// device or no cost of a link is known.
+// Returns the bytes per second that every device can receive from the others. Returns 0 if all
+// ranks share one device or no link cost is known.
 double received_rate(const std::vector<engine::Device*>& devices,
                      const collectives::HostCosts& costs);
 

@@ -30,7 +30,7 @@ std::string quoted(const std::string& text) {
   return all + "\"";
 }
 
-// What takes part in a line of CSV, with commas between.
+// Returns `text` of every field, separated by commas.
 template <class Text>
 std::string comma_joined(const Fields& fields, const Text& text) {
   std::string line;

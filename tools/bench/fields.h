@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A line of a benchmark's results as names and values: the same in JSON and in CSV. Numbers have
-// all their digits; what was not measured is null, and an empty cell. Pure functions.
+// A line of a benchmark's results as names and values, the same in JSON and in CSV. Numbers have
+// all their digits. A value that was not measured is null in JSON and an empty cell in CSV. Pure
+// functions.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,11 +14,11 @@ namespace lockstep::tools::bench {
 
 using Fields = std::vector<std::pair<std::string, nlohmann::json>>;
 
-// What every line is of: ranks, hosts, collective, dtype, op (null where nothing is reduced).
+// Adds the fields of every line: ranks, hosts, collective, dtype, op (null if nothing is reduced).
 void add_task(Fields& fields, const Task& task);
-// An object on one line.
+// Returns a JSON object on one line.
 std::string json_line(const Fields& fields);
-// Names, and values, with commas between; texts in quotes where they need them (RFC 4180).
+// Returns the names, or the values, separated by commas. Texts are quoted if necessary (RFC 4180).
 std::string csv_heading(const Fields& fields);
 std::string csv_line(const Fields& fields);
 

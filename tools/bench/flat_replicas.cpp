@@ -16,11 +16,10 @@ namespace {
 using collectives::Space;
 using strategies::Mirror;
 
-constexpr double kTinyRate = 1e-6;  // of learning: weights hardly move
-constexpr std::size_t kHandledAtOnce = std::size_t(1)
-                                       << 20;  // elements that the host handles at once
+constexpr double kTinyRate = 1e-6;                            // learning rate: weights hardly move
+constexpr std::size_t kHandledAtOnce = std::size_t(1) << 20;  // elements per chunk
 
-// One parameter, of which nothing is computed.
+// This layer has one parameter and computes nothing.
 class Flat final : public engine::Layer {
  public:
   explicit Flat(std::size_t elements) : elements_(elements) {}
@@ -48,17 +47,18 @@ strategies::SynchronousOptions flat_strategy(const FlatOptions& f) {
   options.step.dtype = f.dtype;
   options.step.algorithm = replicas > 1 ? f.algorithm : "auto";
   options.deadline = f.deadline;
-  options.step.loss_scale =
-      engine::LossScaling{};  // a dynamic one looks at all gradients after the sums
-  options.log = engine::Log({}, engine::Log::Level::kError);  // many are made, each would warn
+  // A dynamic loss scale would examine all gradients after the sums.
+  options.step.loss_scale = engine::LossScaling{};
+  options.log = engine::Log({}, engine::Log::Level::kError);  // each of many instances would warn
   options.step.update = f.update;
   options.step.bucket_bytes = f.bucket_bytes;
-  options.checksums = false;  // of weights while they are used: no part of sums and updates
+  // Checksums of weights are not part of sums and updates.
+  options.checksums = false;
   return options;
 }
 
-// Of element i on a rank: 0 to 15, so that 16 of them add up to less than 256, up to which bfloat16
-// has every whole number.
+// Returns the gradient of element i on a rank: 0 to 15, so that 16 of them sum to less than 256.
+// bfloat16 represents all whole numbers up to 256.
 int gradient(std::size_t i, int rank) {
   return int((i + i / 61 + 7 * std::size_t(rank)) % 16);
 }
@@ -101,7 +101,8 @@ void FlatReplicas::write_gradients(Mirror& mirror) {
   ops.synchronize();
 }
 
-// Of all replicas together, from when they met until the last one is done.
+// Returns the seconds of `calls` over all replicas, from their meeting until the last replica is
+// done.
 double FlatReplicas::timed(const OfReplica& calls) {
   std::mutex mutex;
   auto first = engine::Clock::time_point::max(), last = engine::Clock::time_point::min();
@@ -162,7 +163,7 @@ double FlatReplicas::update(int calls) {
   return seconds / calls;
 }
 
-// Each makes the sums n times as large, and the largest is below 256.
+// Each call multiplies the sums by the number of replicas, and the first sums are below 256.
 int FlatReplicas::most_calls() const {
   constexpr int kExponents = 127 - 8;
   return kExponents / std::max(1, int(std::bit_width(options_.devices.size() - 1)));
@@ -201,8 +202,8 @@ std::uint64_t FlatReplicas::same_weights() {
   return sums[0];
 }
 
-// The optimizer's state, and the weights that it is applied to (of 16 bits their masters, which are
-// written as well), exist once.
+// The optimizer state and the weights that the update changes count once. With 16-bit types these
+// are the master weights, which are written as well.
 double FlatReplicas::fused_bytes() const {
   const double width = double(size_of(options_.dtype));
   const double kept = double(size_of(engine::computed_in(options_.dtype)));

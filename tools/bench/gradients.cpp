@@ -8,11 +8,11 @@ namespace {
 
 constexpr std::size_t kEqual = 64;
 
-// Layers in the order of forward, each with its gradients.
+// Layers in forward order, each with the sizes of its gradients.
 using Layers = std::vector<std::vector<std::size_t>>;
 
 void add_convolution(Layers& layers, std::size_t kernel, std::size_t in, std::size_t out) {
-  layers.push_back({kernel * kernel * in * out, out, out});  // with scale and shift behind it
+  layers.push_back({kernel * kernel * in * out, out, out});  // kernel, scale and shift
 }
 
 Layers resnet50_layers() {
@@ -23,7 +23,7 @@ Layers resnet50_layers() {
   for (std::size_t stage = 0; stage < 4; ++stage) {
     const std::size_t width = std::size_t(64) << stage, out = 4 * width;
     for (std::size_t block = 0; block < kBlocks[stage]; ++block) {
-      if (block == 0) add_convolution(layers, 1, in, out);  // beside the other three
+      if (block == 0) add_convolution(layers, 1, in, out);  // projection shortcut
       add_convolution(layers, 1, in, width);
       add_convolution(layers, 3, width, width);
       add_convolution(layers, 1, width, out);

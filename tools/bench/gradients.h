@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients of a model without the model: how large each is, and when backward has it. Pure.
+// Gradients of a model without the model: the size of each, and when backward finishes it. Pure.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -7,20 +7,21 @@
 
 namespace lockstep::tools::bench {
 
-// In the order in which backward finishes them.
+// Lists of gradients are in the order in which backward finishes them.
 struct Gradient {
   std::size_t elements = 0;
-  double ready = 1;  // part of the backward pass after which it is final
+  double ready = 1;  // fraction of backward until it is final
 };
 
-// Of ResNet-50 (He et al. 2015; version 1, a thousand classes): 161 gradients, 25,557,032 numbers.
-// Its convolutions cost about the same, by design, so each takes an equal part of backward.
+// Returns the gradients of ResNet-50 (He et al. 2015; version 1, a thousand classes): 161
+// gradients, 25,557,032 numbers. By design its convolutions cost about the same, so each takes an
+// equal part of backward.
 std::vector<Gradient> resnet50_gradients();
-// So many numbers in 64 equal gradients, or as many as there are numbers.
+// Returns `elements` numbers in 64 equal gradients, or one gradient per number if there are fewer.
 std::vector<Gradient> equal_gradients(std::size_t elements);
 
-// Neighbours that are summed together: cut wherever so many elements are full, as training cuts its
-// buckets. `ready`: when the last gradient with a part in it is final.
+// Returns adjacent gradients joined to buckets of `elements`, cut as training cuts its buckets. A
+// bucket is ready when the last gradient with a part in it is final.
 std::vector<Gradient> in_buckets(const std::vector<Gradient>& gradients, std::size_t elements);
 
 }  // namespace lockstep::tools::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Times one collective by one algorithm for one size: in place, out of place, its roofline and
-// MPI's own, in turn (turns.h). Collective; one thread a rank.
+// Times one collective by one algorithm for one size, interleaved (turns.h): in place, out of
+// place, its roofline and MPI's own. Collective; one thread per rank.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -15,10 +15,10 @@ struct Measured {
   int iterations = 0;
   Times in_place;
   std::optional<Times> out_of_place;
-  std::optional<double> roofline_us;  // median; between hosts what the wire takes
+  std::optional<double> roofline_us;  // median; between hosts: time on the wire
   std::optional<Times> rival;         // MPI or NCCL
-  Wrong wrong, rival_wrong;           // of lockstep's results and of the rival's
-  double copy_gb_s = 0;  // of ranks on devices: of a copy within the first one's memory
+  Wrong wrong, rival_wrong;           // wrong elements of lockstep and the rival
+  double copy_gb_s = 0;               // copy within the first device's memory
 };
 
 Measured measure(const Rank& rank, Meeting& meeting, const Setting& setting,

@@ -19,8 +19,8 @@ namespace {
 using Flag = std::atomic<std::uint64_t>;
 
 constexpr std::uint64_t kHasLeft = std::numeric_limits<std::uint64_t>::max();
-constexpr int kBareSpins = 2000;  // then others may need this core
-constexpr int kLooks = 1000;      // between two looks at the clock
+constexpr int kBareSpins = 2000;  // then yields the core
+constexpr int kLooks = 1000;      // spins between two clock checks
 constexpr int kTries = 5, kRounds = 4000;
 
 }  // namespace
@@ -54,8 +54,8 @@ void Meeting::leave() {
   if (link_) link_->stop({engine::Code::kAborted, "another rank gave up"});
 }
 
-// Who waited in vain says so, unless another of its host did before; who said so is dead for others
-// soon after. Ranks of other hosts that meet now are told the same.
+// Reports a failed wait, unless another rank of this host did before. A rank that reports soon
+// counts as dead for the others. Ranks of other hosts that are meeting get the same error.
 bool Meeting::told_by_another(const engine::Error& error) {
   if (link_) {
     link_->stop(error);
@@ -116,7 +116,7 @@ double Meeting::pair_ns() {
     for (int i = 1; i <= kRounds && rank_.job.rank() < 2; ++i) flag(met_ + std::uint64_t(i), 2);
     const std::chrono::duration<double, std::nano> took = engine::Clock::now() - begin;
     least = std::min(least, took.count() / kRounds);
-    met_ += kRounds;  // the others are so far, too
+    met_ += kRounds;  // the same count on all ranks
   }
   meet();
   return least;

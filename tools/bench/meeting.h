@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Where ranks meet before the clock of a benchmark starts. On one host: a flag of each rank, on a
-// line of its own, which counts up; every rank waits for all. Between hosts: a sum of one number,
-// by halving-doubling, which all leave within a message or two. A ring's sum they would leave one
-// after the other: the ring that is timed next would go on where the last one ended, and seem to
-// take half of its time.
-// Of one thread a rank; collective. Every wait has the deadline of the ranks: Error(kTimeout) names
-// who is missing, and a process of this host that dies ends it at once. A rank that is destroyed by
-// an exception tells the others (kPeerLost).
+// Barrier of the ranks before the clock of a benchmark starts. On one host each rank increments a
+// flag on its own cache line and waits for all flags. Between hosts the ranks sum one number by
+// halving-doubling, which all of them leave within a message or two. A ring's sum is unsuitable,
+// because the ranks leave it one after the other. The next timed ring would continue behind it and
+// seem to take half its time. One thread per rank; collective. Every wait has the deadline of the
+// ranks. Error(kTimeout) names a missing rank, and the death of a process of this host ends the
+// wait at once. A rank whose Meeting is destroyed by an exception notifies the others (kPeerLost).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -33,15 +32,15 @@ class Meeting {
   Meeting& operator=(const Meeting&) = delete;
 
   void meet();
-  // What the ranks meet for from here on, as errors say it.
+  // Sets the purpose of subsequent meetings, for error messages.
   void prepare(std::string what);
-  // Whether each rank is a process of its own.
+  // Returns whether each rank is a process of its own.
   bool of_processes() const { return rank_.job.ranks_are_processes(); }
-  // Whether another process of this host says already why all of them end: that somebody did not
-  // come, or gave up. The first that asks is told no, and says it.
+  // Returns whether another process of this host already reports why all of them end: a rank is
+  // missing, or gave up. The first caller gets false, and reports it.
   bool told_by_another(const engine::Error& error);
-  // Nanoseconds of one meeting of ranks 0 and 1 alone, the least of some tries: how far their cores
-  // are apart. 0 where they are not two ranks of one host.
+  // Returns the nanoseconds of one meeting of ranks 0 and 1 alone, the least of several tries. It
+  // tells how far their cores are apart. Returns 0 if they are not two ranks of one host.
   double pair_ns();
 
  private:
@@ -51,14 +50,14 @@ class Meeting {
   std::string why(std::string_view text) const;
 
   const Rank rank_;
-  std::optional<DeathWatch> deaths_;                      // where ranks are processes
-  std::string what_ = "benchmark", purpose_ = "meeting";  // of a wait, where it is between hosts
-  collectives::HostMemory memory_;                  // of flags, and whether this host has said why
-  std::vector<std::atomic<std::uint64_t>*> flags_;  // of each rank, where all are of one host
-  std::unique_ptr<collectives::RankLink> link_;     // else
+  std::optional<DeathWatch> deaths_;                      // empty if ranks are threads
+  std::string what_ = "benchmark", purpose_ = "meeting";  // names in errors of waits
+  collectives::HostMemory memory_;                  // flags; control block: an error is reported
+  std::vector<std::atomic<std::uint64_t>*> flags_;  // one per rank; empty with several hosts
+  std::unique_ptr<collectives::RankLink> link_;     // null on one host
   std::uint64_t met_ = 0;
-  bool left_ = false;  // another has
-  int exceptions_;     // on their way when it was made
+  bool left_ = false;  // another rank gave up
+  int exceptions_;     // uncaught at construction
 };
 
 }  // namespace lockstep::tools::bench

@@ -44,8 +44,8 @@ NcclRanks::~NcclRanks() {
   close();
 }
 
-// All at once: NCCL ends a communicator when all of its ranks do. What goes wrong here comes after
-// what made it go wrong, and that was told.
+// Closes all communicators at once, because NCCL ends one only when all of its ranks do. An error
+// here follows from an earlier error, which was reported.
 void NcclRanks::close() noexcept {
   try {
     on_each([&](std::size_t rank) { communicators_[rank].reset(); });
@@ -61,7 +61,7 @@ void NcclRanks::on_each(const std::function<void(std::size_t)>& body) {
   for (std::size_t rank = 0; rank < ops_.size(); ++rank)
     threads.emplace_back([&, rank] {
       try {
-        ops_[rank]->reductions_queue();  // makes its GPU this thread's
+        ops_[rank]->reductions_queue();  // selects its GPU for this thread
         body(rank);
       } catch (const engine::Error& error) {
         const std::scoped_lock lock(mutex);

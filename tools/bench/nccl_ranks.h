@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// NCCL's communicator among ranks that are threads of this process, each on a GPU of its own.
+// NCCL communicators of ranks that are threads of this process, each on a GPU of its own.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -18,10 +18,11 @@ namespace lockstep::tools::bench {
 
 class NcclRanks {
  public:
-  // Returns why NCCL cannot add among ranks on these devices; empty where it can.
+  // Returns why NCCL cannot sum over ranks on these devices; empty if it can.
   static std::string refusal(const std::vector<engine::Device*>& devices);
 
-  // `devices`: one entry a rank; they outlive it. Throws what opening a communicator throws.
+  // Opens the communicators. `devices`: one entry per rank; they outlive it. Throws the errors of
+  // opening a communicator.
   NcclRanks(const std::vector<engine::Device*>& devices, const strategies::VendorLibrary& library,
             std::chrono::milliseconds deadline);
   ~NcclRanks();
@@ -29,7 +30,7 @@ class NcclRanks {
   NcclRanks& operator=(const NcclRanks&) = delete;
 
   // Queues the sum over all ranks on `stream`, in place. Each rank has a thread of its own, which
-  // works with the GPU of that rank.
+  // uses the GPU of that rank.
   void sum(int rank, std::byte* data, std::size_t count, engine::DType dtype, void* stream) const {
     communicators_[std::size_t(rank)]->all_reduce(data, count, dtype, stream);
   }

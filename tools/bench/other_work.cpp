@@ -9,7 +9,7 @@ namespace lockstep::tools::bench {
 
 collectives::ProcessorWait worse(const collectives::ProcessorWait& one,
                                  const collectives::ProcessorWait& other) {
-  // A short one may have a large part and say nothing.
+  // A short wait may be a large part of the time and still mean nothing.
   if (one.disturbed() != other.disturbed()) return one.disturbed() ? one : other;
   return one.part() < other.part() ? other : one;
 }

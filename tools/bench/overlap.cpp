@@ -16,9 +16,9 @@ namespace {
 
 using engine::Clock;
 
-// The backward pass: units of some hundred nanoseconds, over memory that stays in the first cache.
-// After so many units, some 50 us, the thread looks after the buckets: between hosts a look is a
-// call of the system, and more of them take longer than they hide.
+// The backward pass consists of units of some hundred nanoseconds, over memory that stays in the L1
+// cache. After kBlock units, some 50 us, the thread polls the buckets. Between hosts a poll is a
+// system call, and more of them take longer than they hide.
 constexpr int kBlock = 512;
 constexpr int kTrial = 2000;
 
@@ -32,13 +32,14 @@ class Backward {
 
  private:
   std::array<float, 1024> numbers_{};
-  volatile float kept_ = 0;  // so that the work is done
+  volatile float kept_ = 0;  // keeps the work from being optimized away
 };
 
-// How many units take so long where all ranks compute: the same number on all.
+// Returns how many units take `us` microseconds while all ranks compute; the same number on all
+// ranks.
 int units_for(double us, const Rank& rank, Meeting& meeting, Backward& backward) {
   double slowest = 0;
-  for (int attempt = 0; attempt < 2; ++attempt) {  // the first wakes the processor
+  for (int attempt = 0; attempt < 2; ++attempt) {  // the first one wakes the processor
     meeting.meet();
     const auto begin = Clock::now();
     backward.compute(kTrial);

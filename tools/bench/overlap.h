@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// How much of an all-reduce a backward pass hides: buckets of one size become ready one after the
-// other while this rank's thread computes, as long as the all-reduce alone takes, and looks after
-// the buckets between blocks of its work, as training does where replicas use all cores. What is
-// hidden is what computing and all-reduce take less together than one after the other. Between
-// hosts the wire works meanwhile; on one host an all-reduce is work of the same cores, and nothing
-// of it can be hidden. Collective; one thread a rank.
+// Measures how much of an all-reduce a backward pass hides. Buckets of one size become ready one
+// after the other while this rank's thread computes for as long as the all-reduce alone takes.
+// Between blocks of its work the thread polls the buckets, as in training if replicas use all
+// cores. The hidden time is what computing and all-reduce take less together than one after the
+// other. Between hosts the wire works meanwhile. On one host the all-reduce uses the same cores,
+// and nothing of it can be hidden. Collective; one thread per rank.
 #pragma once
 #include <string>
 
@@ -18,7 +18,7 @@ inline constexpr int kBuckets = 8;
 
 struct Overlap {
   Task task;
-  std::size_t bytes = 0, count = 0;                      // of one rank, in all buckets together
+  std::size_t bytes = 0, count = 0;                      // per rank, all buckets together
   Choice choice;                                         // for one bucket
   double compute_us = 0, alone_us = 0, together_us = 0;  // medians
   Wrong wrong;

@@ -47,7 +47,8 @@ std::vector<Line> lines(const std::vector<Row>& rows, const std::string& rival) 
     add(name + ", in place", colour, false, row, row.measured.in_place.median);
     if (row.measured.out_of_place)
       add(name + ", out of place", colour, true, row, row.measured.out_of_place->median);
-    // These two are measured again beside each algorithm: the first of a size stands for all.
+    // Roofline and rival are measured again with each algorithm; the first row of a size counts for
+    // all.
     if (&row != rows.data() && (&row)[-1].bytes == row.bytes) continue;
     if (row.measured.roofline_us) add("roofline", "#888888", true, row, *row.measured.roofline_us);
     if (row.measured.rival) add(rival, "#000000", false, row, row.measured.rival->median);
@@ -79,7 +80,7 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title,
       least = std::min(least, p.bytes), most = std::max(most, p.bytes);
       if (p.busbw > 0) low = std::min(low, p.busbw), high = std::max(high, p.busbw);
     }
-  if (high == 0) low = high = 1;  // one rank: nothing goes over a bus
+  if (high == 0) low = high = 1;  // one rank: no traffic on the bus
   const double first = std::floor(std::log10(low)), last = std::floor(std::log10(high)) + 1;
   const double sizes = std::max(1.0, std::log2(most / least));
   const auto x = [&](double bytes) {

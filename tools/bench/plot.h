@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A picture of a benchmark: bus bandwidth over size, both logarithmic, a line for each algorithm in
-// place and (dashed) out of place, for MPI or NCCL and for the roofline.
+// A plot of a benchmark: bus bandwidth over size, both logarithmic. There is a line for each
+// algorithm in place and (dashed) out of place, for MPI or NCCL, and for the roofline.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,10 +9,10 @@
 
 namespace lockstep::tools::bench {
 
-// `rival`: the name of what was timed beside lockstep.
+// Returns the plot as SVG. `rival`: the name of the other library, MPI or NCCL.
 std::string to_svg(const std::vector<Row>& rows, const std::string& title,
                    const std::string& rival);
-// Writes the picture into a file. Throws Error(kIo).
+// Writes the plot into a file. Throws Error(kIo).
 void write_svg(const std::string& path, const std::vector<Row>& rows, const std::string& title,
                const std::string& rival);
 

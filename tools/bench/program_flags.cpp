@@ -10,7 +10,7 @@
 namespace lockstep::tools::bench {
 namespace {
 
-// Whole numbers are shown as such in what CLI11 says.
+// Returns the check of a range. Whole numbers look like whole numbers in CLI11's messages.
 template <class T>
 CLI::Validator range_validator(const NumberRange& range, const T&) {
   if constexpr (std::is_integral_v<T>)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Reads the flags of a small program, such as a benchmark, and runs it. Such programs do not
-// include CLI11, which takes longer to compile than they do. Where a flag is given twice, its last
-// value counts; where it takes several, all count.
+// include CLI11, which takes longer to compile than they do. If a flag is given twice, its last
+// value counts; if it takes several values, all count.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::tools::bench {
 
-// The values that a flag takes: any, numbers of a range, or one of some words.
+// The allowed values of a flag: any, numbers of a range, or one of some words.
 struct NumberRange {
   double least = 0, most = 0;
 };
@@ -26,13 +26,13 @@ class ProgramFlags {
   ProgramFlags(const ProgramFlags&) = delete;
   ProgramFlags& operator=(const ProgramFlags&) = delete;
 
-  // `value`: the default, which is replaced by what was given. It must live as long as this. T:
-  // std::string, int, std::int64_t, std::size_t, float, double, or std::vector<std::string>, which
-  // takes several words.
+  // Adds a flag. `value`: the default, which the given value replaces; it must live as long as
+  // this. T: std::string, int, std::int64_t, std::size_t, float, double, or
+  // std::vector<std::string>, which takes several words.
   template <class T>
   void option(const std::string& name, T& value, const std::string& help = {},
               const AllowedValues& allowed = {});
-  // "1,2,3". T: std::string or std::size_t.
+  // Adds a flag that takes a list such as "1,2,3". T: std::string or std::size_t.
   template <class T>
   void list(const std::string& name, std::vector<T>& values, const std::string& help = {},
             const AllowedValues& allowed = {});
@@ -41,8 +41,7 @@ class ProgramFlags {
   void hidden_flag(const std::string& name, bool& value);  // not in --help
 
   // Reads the command line and calls `body`. Returns the exit code of the program: that of `body`,
-  // 0 after --help, one of CLI11 for a wrong flag, 1 where `body` throws, after a line that says
-  // what.
+  // 0 after --help, CLI11's code for a wrong flag, or 1 if `body` throws. It prints the error.
   int run(int argc, char** argv, const std::function<int()>& body);
 
  private:

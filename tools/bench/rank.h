@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One rank of a benchmark: its job, which has one rank a process, and what adds. Plain references;
-// both outlive it.
+// Holds one rank of a benchmark: its job, which has one rank per process, and the ops that reduce.
+// Plain references; both outlive it.
 #pragma once
 #include "collectives/job/job.h"
 #include "engine/ops/ops.h"

@@ -15,7 +15,8 @@ void on_threads(const std::vector<int>& host, strategies::Session& session,
                 std::chrono::milliseconds deadline, const std::function<void(const Rank&)>& body) {
   const auto bootstraps = collectives::in_memory_bootstrap(host, deadline);
   std::mutex mutex;
-  std::exception_ptr first, told;  // `told`: that another rank gave up, which has the reason
+  // `told`: the error that another rank gave up. The other rank's error has the reason.
+  std::exception_ptr first, told;
   std::vector<std::jthread> threads;
   for (const auto& bootstrap : bootstraps)
     threads.emplace_back([&, mine = bootstrap.get()] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Ranks that are threads of this process, for as long as a benchmark runs.
+// Ranks that are threads of this process while a benchmark runs.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace lockstep::tools::bench {
 
-// Runs `body` on a thread for each entry of `host`, which says what host the rank is to be on, all
-// at once; throws the first exception.
+// Runs `body` on one thread per entry of `host`, all at once. The entry is the host of the rank.
+// Throws the first exception.
 void on_threads(const std::vector<int>& host, strategies::Session& session,
                 std::chrono::milliseconds deadline, const std::function<void(const Rank&)>& body);
 

@@ -14,7 +14,7 @@
 namespace lockstep::tools::bench {
 namespace {
 
-// The number of the first of `names` with the same plan as each.
+// Returns, for each name, the index of the first name with the same plan.
 std::vector<std::size_t> first_alike(const Task& task, const std::vector<std::string>& names,
                                      std::size_t count) {
   std::vector<collectives::Plan> plans;
@@ -30,7 +30,7 @@ std::vector<std::size_t> first_alike(const Task& task, const std::vector<std::st
   return first;
 }
 
-// Of these algorithms, in turn, in place, over the same memory.
+// Times these algorithms interleaved, in place, over the same memory.
 std::vector<Times> contest(const Rank& rank, Meeting& meeting, const Setting& setting,
                            const std::vector<std::string>& names, std::size_t count, Wrong& wrong) {
   const Work w = contest_work(setting.task, names, count);
@@ -50,14 +50,14 @@ std::vector<Times> contest(const Rank& rank, Meeting& meeting, const Setting& se
   return times;
 }
 
-// Of this algorithm; none where it did not take part.
+// Returns the time of this algorithm, or nothing if it did not take part.
 std::optional<double> time_of(const Regret& r, const std::string& name) {
   for (const auto& [one, us] : r.us)
     if (one == name) return us;
   return std::nullopt;
 }
 
-// Without the times of all.
+// Returns the fields of a line, except the times of all algorithms.
 Fields regret_fields(const Regret& r) {
   const auto& predicted = r.choice.predicted_us;
   Fields all{{"bytes", r.bytes},
@@ -84,7 +84,7 @@ Regret regret(const Rank& rank, Meeting& meeting, const Setting& setting, const 
   found.choice = choice;
   const std::vector<std::size_t> first = first_alike(setting.task, among, count);
   std::vector<std::string> different;
-  std::vector<std::size_t> place(among.size());  // in `different`
+  std::vector<std::size_t> place(among.size());  // indices in `different`
   for (std::size_t i = 0; i < among.size(); ++i) {
     place[i] = first[i] == i ? different.size() : place[first[i]];
     if (first[i] == i) different.push_back(among[i]);

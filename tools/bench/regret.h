@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What the planner's choice costs against the best algorithm, for one size. All algorithms are
-// timed in turn, and the fastest is the best; then choice and best are timed in turn anew, since of
-// what is chosen by a time that same time is too good. Algorithms whose plans are the same are one:
-// a hierarchy of one host is direct. Collective; one thread a rank.
+// Measures the regret of the planner's choice for one size: its time over the time of the best
+// algorithm. All algorithms are timed interleaved, and the fastest is the best. Choice and best are
+// then timed again, because the time that selected an algorithm is too low on average. Algorithms
+// with equal plans count as one; on one host, hierarchical is direct. Collective; one thread per
+// rank.
 #pragma once
 #include <optional>
 #include <string>
@@ -18,25 +19,25 @@ namespace lockstep::tools::bench {
 
 struct Regret {
   Task task;
-  std::size_t bytes = 0, count = 0;  // of one rank
+  std::size_t bytes = 0, count = 0;  // per rank
   Choice choice;
   std::vector<std::pair<std::string, double>> us;  // of all, medians of the first sample
   std::string best;
-  double choice_us = 0, best_us = 0;  // medians of the second
+  double choice_us = 0, best_us = 0;  // medians of the second sample
   Wrong wrong;
-  collectives::ProcessorWait wait;                      // of the worse sample
-  double ratio() const { return choice_us / best_us; }  // 1 where the choice is the best
+  collectives::ProcessorWait wait;                      // the worse of both samples
+  double ratio() const { return choice_us / best_us; }  // 1 if the choice is the best
 };
 
-// `among`: names of algorithms that can serve the task.
+// Times the algorithms. `among`: names of algorithms that can serve the task.
 Regret regret(const Rank& rank, Meeting& meeting, const Setting& setting, const Choice& choice,
               const std::vector<std::string>& among, std::size_t count);
 
-// Column names; empty in JSON. `columns`: all algorithms of a run, of which not every size has all:
-// where it has not, its cell is empty, or "-" for people.
+// Returns the column names; empty in JSON. `columns`: all algorithms of a run. If a size lacks an
+// algorithm, the cell is empty, or "-" in a table.
 std::string heading(const std::vector<std::string>& columns, Form form);
 std::string to_text(const Regret& regret, const std::vector<std::string>& columns, Form form);
-// For people: at how many sizes the choice was as good.
+// Returns a line for people: at how many sizes the choice was close to the best.
 std::string summary(const std::vector<Regret>& regrets);
 
 }  // namespace lockstep::tools::bench

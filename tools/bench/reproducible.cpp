@@ -20,7 +20,7 @@ namespace {
 using collectives::Communicator;
 using collectives::Reduce;
 
-// Numbers of some twenty binary digits' range, in every type.
+// Returns a number; the numbers span some twenty binary digits, in every dtype.
 double random_number(int rank, std::size_t i) {
   const auto random = engine::random_bits(1, std::uint64_t(rank), i);
   return (engine::uniform(random[0]) - 0.5) * std::ldexp(1.0, int(random[1] % 20) - 14);
@@ -33,7 +33,7 @@ void write_numbers(std::byte* data, std::size_t count, int rank) {
   for (std::size_t i = 0; i < count; ++i) to[i] = T(Number(random_number(rank, i)));
 }
 
-// Calls `body` with a number of the type.
+// Calls `body` with a value of the C++ type of `dtype`.
 template <class Body>
 void with_type(engine::DType dtype, const Body& body) {
   switch (dtype) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What it costs that sums have the same bits in every order: an all-reduce of the lower layer as it
-// is, and reproducible, in turn, each by one algorithm, over memory of the caller's own. Then a sum
-// of numbers that are far apart, whose bits everybody can compare. Collective; one thread a rank.
+// Measures the cost of sums that have the same bits in every order. An all-reduce of the lower
+// layer is timed plain and reproducible, interleaved, with one algorithm, over memory of the
+// caller. A final sum adds numbers of very different magnitude, so that runs can compare the bits
+// of its result. Collective; one thread per rank.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,10 +15,10 @@ namespace lockstep::tools::bench {
 
 struct Reproducible {
   Task task;
-  std::size_t bytes = 0, count = 0;  // of one rank
+  std::size_t bytes = 0, count = 0;  // per rank
   Choice choice;
   double plain_us = 0, reproducible_us = 0;  // medians
-  std::uint64_t bits = 0;                    // of the result: their checksum
+  std::uint64_t bits = 0;                    // checksum of the result
   Wrong wrong;
   collectives::ProcessorWait wait;
   double times() const { return reproducible_us / plain_us; }

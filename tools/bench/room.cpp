@@ -12,10 +12,10 @@
 namespace lockstep::tools::bench {
 namespace {
 
-// What every rank maps of every other: the flags of a meeting, and what is timed. Of reproducible
-// sums a second communicator's memory, and its slots.
+// Mappings that each rank has of every other rank: the flags of a meeting, and the timed memory.
+// Reproducible sums add a second communicator's memory and its slots.
 constexpr std::size_t kPieces = 2, kReproduciblePieces = 5;
-constexpr std::size_t kOthers = 2000;  // of libraries, and the stacks of threads
+constexpr std::size_t kOthers = 2000;  // libraries and thread stacks
 
 }  // namespace
 
@@ -36,7 +36,7 @@ void require_mappings(int ranks, bool reproducible) {
 void require_room(const Rank& rank, bool threads, std::size_t bytes, const std::string& what) {
   const std::size_t here = rank.job.ranks().local().size();
   const std::size_t free = collectives::available_memory(threads ? 1 : here);
-  const std::size_t mine = threads ? here * bytes : bytes;  // of this process
+  const std::size_t mine = threads ? here * bytes : bytes;  // needed by this process
   std::string refusal;
   if (mine > free) {
     const auto mebibytes = [](std::size_t number) { return double(number) * 0x1p-20; };
@@ -46,7 +46,7 @@ void require_room(const Rank& rank, bool threads, std::size_t bytes, const std::
         what, mebibytes(here * bytes), engine::count_text(here, "rank"),
         mebibytes(threads ? free : here * free));
   }
-  // Others may see more that is free, and all are to say the same.
+  // Other processes may see more free memory, but all must report the same error.
   for (const std::string& one : rank.job.bootstrap().all_gather(refusal, "room for the benchmark"))
     if (!one.empty()) throw engine::Error(engine::Code::kMemory, one);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whether memory holds what a benchmark is asked for: found out before anything is taken.
+// Checks that memory suffices for a benchmark before anything is allocated.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -8,14 +8,13 @@
 
 namespace lockstep::tools::bench {
 
-// Of threads each maps what the others have, as processes do: throws Error(kMemory) where the
-// system allows a process fewer mappings than so many ranks take, who take more for sums that
-// are reproducible.
+// Throws Error(kMemory) if the system allows a process fewer mappings than `ranks` threads need.
+// Threads map each other's memory as processes do, and reproducible sums need more mappings.
 void require_mappings(int ranks, bool reproducible);
 
-// Throws Error(kMemory) on all ranks where on some host there is not so much memory free for its
-// ranks together; `bytes`: of each rank; `threads`: ranks are those of one process. `what` stands
-// in front: "--max 900GiB". Collective; one thread a rank.
+// Throws Error(kMemory) on all ranks if a host has too little free memory for its ranks together.
+// `bytes`: per rank. `threads`: the ranks are threads of one process. `what`: the beginning of the
+// message, such as "--max 900GiB". Collective; one thread per rank.
 void require_room(const Rank& rank, bool threads, std::size_t bytes, const std::string& what);
 
 }  // namespace lockstep::tools::bench

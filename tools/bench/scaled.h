@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What some ranks made of a step, beside what one made. Pure.
+// Throughput of several ranks compared with that of one rank. Pure.
 #pragma once
 #include <vector>
 
@@ -9,13 +9,13 @@ struct Scaled {
   int ranks = 1;
   double step = 0;  // seconds, median
   double images_per_second = 0;
-  // Throughput over that of as many ranks alone; 1 where nothing is lost.
+  // Returns the throughput over `ranks` times that of one rank; 1 is perfect scaling.
   double efficiency(const Scaled& alone) const {
     return images_per_second / (ranks * alone.images_per_second);
   }
 };
 
-// The numbers of ranks to try: 1, 2, 4, ... and all.
+// Returns the numbers of ranks to try: 1, 2, 4, ... and `all`.
 std::vector<int> doubled(int all);
 
 }  // namespace lockstep::tools::bench

@@ -16,9 +16,9 @@ namespace {
 using engine::Clock;
 using std::chrono::duration;
 
-constexpr double kForward = 1.0 / 3;  // of the computing of a step
+constexpr double kForward = 1.0 / 3;  // fraction of a step's computing
 
-// The sums of a step as plans, and how long the links would take for each.
+// Holds the sums of a step as plans, and the seconds that the links need for each.
 struct Sums {
   Work work;
   std::vector<double> seconds;
@@ -37,7 +37,7 @@ Sums sums_of(const Task& task, const ScalingTask& scaling,
   return sums;
 }
 
-// One step on this rank, whose computing takes so many seconds.
+// Runs one step on this rank. `compute`: the seconds of its computing.
 class Step {
  public:
   Step(const ScalingTask& task, const Sums& sums, collectives::Executor& executor)
@@ -48,7 +48,7 @@ class Step {
     const auto at = [&](double seconds) {
       return begin + std::chrono::duration_cast<Clock::duration>(duration<double>(seconds));
     };
-    auto carried = begin;  // when the links have carried everything so far
+    auto carried = begin;  // when the links are free again
     for (std::size_t bucket = 0; bucket < sums_.seconds.size(); ++bucket) {
       const double ready = kForward + (1 - kForward) * task_.buckets[bucket].ready;
       compute_until(at(compute * ready));

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: MIT
-// How many ranks are worth how much, without a model: each rank's computing is faked, its gradients
-// are as large as a model's, and what is measured is everything between. A step is a forward
-// pass, a third of the computing, and a backward pass, two thirds, in which buckets of gradients
-// become final and their sums begin; it ends when all sums are there.
-//
-// Computing leaves the core alone, as a device beside it would: until its time is over the rank's
-// thread looks after the sums. Two ways of scaling are told apart:
-//
+// Measures scaling efficiency without a model. Computing is faked, gradients have the size of a
+// model's, and everything in between is real. A step is a forward pass, a third of the computing,
+// and a backward pass, two thirds. In the backward pass buckets become final and their sums begin.
+// The step ends when all sums are complete. Faked computing leaves the core free, as a device
+// would; meanwhile the rank's thread polls the sums. There are two ways of scaling:
 //   weak: each of n ranks computes as long as one alone, on as many examples
 //   strong: the n ranks share the examples of one, so each computes an n-th of the time
-//
 // Efficiency, in both, is the throughput of n ranks over n times that of one.
 //
-// Where links are faked, sums are of a few numbers, and are there no sooner than links would have
-// carried all of them, one sum after the other: what a cluster that nobody need have would make of
-// it, with this library's own work done for real. Collective; one thread a rank.
+// With faked links, sums have few elements, and complete no sooner than the links would have
+// carried the full gradients, one sum after the other. This predicts a cluster that need not exist,
+// with this library's own work done for real. Collective; one thread per rank.
 #pragma once
 #include <optional>
 #include <string>
@@ -31,19 +27,19 @@ namespace lockstep::tools::bench {
 struct ScalingTask {
   std::vector<Gradient> buckets = {};
   double compute = 0;       // seconds of one rank's step
-  int batch = 0;            // examples of it
-  bool fake_links = false;  // whose times are the planner's, else the sums are made in full
+  int batch = 0;            // examples per step
+  bool fake_links = false;  // sums take the planner's predicted time
 };
 
 struct Scaling {
   Task task;
   Scaled weak, strong;
-  double links = 0;  // seconds of all sums on the faked links, one after the other
+  double links = 0;  // seconds of all sums on faked links
   Wrong wrong;
 };
 
-// `planned`: chooses for sums of the buckets' sizes; none for one rank. `setting.iterations`: steps
-// that are timed.
+// Measures both ways of scaling. `planned`: choices for the sizes of the buckets; none for one
+// rank. `setting.iterations`: timed steps.
 Scaling scaling(const Rank& rank, Meeting& meeting, const Setting& setting, const ScalingTask& task,
                 const std::optional<collectives::Choices>& planned);
 

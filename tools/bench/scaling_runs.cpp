@@ -19,7 +19,7 @@ namespace lockstep::tools::bench {
 namespace {
 
 constexpr int kMostThreads = 64;
-constexpr int kSteps = 8;  // timed, where nobody asked for others
+constexpr int kSteps = 8;  // timed steps by default
 
 void say(const std::string& line) {
   if (!line.empty()) print(line + "\n");
@@ -67,8 +67,8 @@ bool ScalingRuns::threads(int count, strategies::Session& session,
   return right;
 }
 
-// Every rank is alone at the same time: their steps are as long, so that nobody waits long for
-// another before all of them begin.
+// Runs every rank alone, at the same time. Their steps take equally long, so that no rank waits
+// long for another before all of them begin.
 bool ScalingRuns::processes(const Rank& rank) {
   const bool first = rank.job.rank() == 0;
   require_gradients(rank, false);
@@ -85,7 +85,7 @@ bool ScalingRuns::processes(const Rank& rank) {
   return right;
 }
 
-// Every number of ranks chooses for itself, as a job of so many would.
+// Runs one number of ranks. It has choices of its own, as a job of that size would.
 Scaling ScalingRuns::run(const Rank& rank) {
   Setting setting = setting_;
   setting.task.host = rank.job.ranks().host;
@@ -93,7 +93,7 @@ Scaling ScalingRuns::run(const Rank& rank) {
   if (rank.job.size() > 1) {
     const collectives::Topology costs =
         links_ ? links_->first_ranks(rank.job.size()) : costs_(rank);
-    std::vector<std::size_t> counts{task_.buckets.back().elements};  // ascending: the last is less
+    std::vector<std::size_t> counts{task_.buckets.back().elements};  // the last bucket is smaller
     if (task_.buckets.front().elements > counts.back())
       counts.push_back(task_.buckets.front().elements);
     choices = planned(setting.task, costs, counts);
@@ -107,7 +107,7 @@ std::size_t ScalingRuns::elements() const {
                          [](std::size_t sum, const Gradient& g) { return sum + g.elements; });
 }
 
-// What algorithms take beside them is little.
+// Throws if the gradients do not fit in memory. The scratch of the algorithms is negligible.
 void ScalingRuns::require_gradients(const Rank& rank, bool threads) const {
   require_room(rank, threads, elements() * engine::size_of(setting_.task.dtype),
                fmt::format("--scaling with gradients of {} numbers", elements()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// `lockstep bench --scaling`: the table of scaling.h, a line for each number of ranks. Threads: 1,
-// 2, 4, ... of them; processes: each alone, at once, then all. Rank 0 prints.
+// Runs `lockstep bench --scaling` and prints the table of scaling.h, a line per number of ranks.
+// Threads run as 1, 2, 4, ... ranks. Processes run each alone, at the same time, and then all
+// together. Rank 0 prints.
 #pragma once
 #include <functional>
 #include <string>
@@ -23,20 +24,20 @@ struct ScalingFlags {
 class ScalingRuns {
  public:
   using Costs = std::function<collectives::Topology(const Rank&)>;
-  // `bytes`: of all gradients, where they are not ResNet-50's; `costs`: of the ranks of this job,
-  // collective, on each of them.
+  // Sets up the runs. `bytes`: size of all gradients; 0: those of ResNet-50. `costs`: returns the
+  // costs of this job's ranks; it is collective, and every rank calls it.
   ScalingRuns(const ScalingFlags& flags, std::size_t bytes, const Setting& setting, Form form,
               Costs costs);
-  // Ranks that --links has; 0: it is not given. At most kMostThreads.
+  // Returns the ranks of --links, at most kMostThreads; 0 if the flag is not given.
   int ranks_of_links() const { return links_ ? int(links_->ranks.size()) : 0; }
 
-  // True when every sum was right.
+  // Returns whether every sum was right.
   bool threads(int count, strategies::Session& session, std::chrono::milliseconds deadline);
   bool processes(const Rank& rank);
 
  private:
   Scaling run(const Rank& rank);
-  std::size_t elements() const;  // of all gradients
+  std::size_t elements() const;  // elements of all gradients
   void require_gradients(const Rank& rank, bool threads) const;
   void tell_task() const;
   bool tell(const Scaling& scaling);

@@ -16,23 +16,23 @@ namespace {
 
 using engine::Clock;
 
-// Variants take turns of several rounds: after a turn of another the caches hold its memory, which
-// the untimed rounds at the beginning of each turn put right.
+// A turn is several consecutive rounds of one variant. After another variant's turn the caches hold
+// the other's memory; the untimed rounds at the beginning of each turn correct that.
 constexpr int kTurns = 4, kWarmUp = 2;
 constexpr std::size_t kBytes = std::size_t(1) << 30;
 constexpr std::size_t kFewRounds = 12, kMostRounds = 1000;
 
-// Where a round takes long, as over a slow wire, there are fewer: all of one size in so many
-// seconds, but one in each turn.
+// Seconds for all rounds of a size. If a round takes long, as over a slow wire, there are fewer
+// rounds, but at least one per turn.
 constexpr double kSeconds = 4;
 
-// Looking at the processor time is a call of the system.
+// Least bytes for which processor time is measured, because reading it is a system call.
 constexpr std::size_t kProcessorsFrom = std::size_t(64) << 10;
 
-// Of what the ranks exchange at once.
+// Bytes of one rank in one exchange.
 constexpr std::size_t kMostGathered = std::size_t(512) << 10;
 
-using Series = std::vector<std::vector<double>>;  // microseconds, of each variant
+using Series = std::vector<std::vector<double>>;  // microseconds per variant
 
 double process_us() {
   timespec now{};
@@ -40,7 +40,8 @@ double process_us() {
   return double(now.tv_sec) * 1e6 + double(now.tv_nsec) * 1e-3;
 }
 
-// Everybody's text, all of one length, which may be long: in pieces that an exchange takes.
+// Returns the text of every process. All texts have the same length. Long texts are split into
+// pieces that one exchange can carry.
 std::vector<std::string> gathered(collectives::Bootstrap& bootstrap, const std::string& mine) {
   std::vector<std::string> all(std::size_t(bootstrap.processes()));
   for (std::size_t begin = 0; begin < mine.size(); begin += kMostGathered) {
@@ -51,8 +52,8 @@ std::vector<std::string> gathered(collectives::Bootstrap& bootstrap, const std::
   return all;
 }
 
-// Replaces my times by the slowest rank's, round by round, processor times by all ranks' together,
-// and my wait for a processor by the longest, and what was wrong of each variant by all ranks'.
+// Replaces this rank's times by those of the slowest rank, round by round. Processor times and
+// wrong elements become the sums over all ranks; the wait for a processor becomes the worst.
 void slowest(const Rank& rank, Series& series, Series& processors, collectives::ProcessorWait& wait,
              std::vector<std::size_t>& wrong) {
   std::string mine;
@@ -82,14 +83,14 @@ void slowest(const Rank& rank, Series& series, Series& processors, collectives::
   }
 }
 
-// What is asked for, or so many that a gigabyte is reduced, but not very few and not very many.
-// `one_of_each` does an untimed round of every variant; the same number on all ranks.
+// Returns the requested rounds, or as many as reduce a gigabyte, within limits. `one_of_each` runs
+// an untimed round of every variant. The number is the same on all ranks.
 int rounds(const Rank& rank, const Setting& setting, std::size_t bytes,
            const std::function<void()>& one_of_each) {
   if (setting.iterations > 0) return setting.iterations;
   const auto most = std::clamp(kBytes / std::max<std::size_t>(bytes, 1), kFewRounds, kMostRounds);
   std::size_t found = most;
-  for (int attempt = 0; attempt < 2; ++attempt) {  // the first takes its memory from the system
+  for (int attempt = 0; attempt < 2; ++attempt) {  // the first one touches its memory
     const auto begin = Clock::now();
     one_of_each();
     const std::chrono::duration<double> took = Clock::now() - begin;
@@ -120,7 +121,7 @@ Wrong time_in_turns(const Rank& rank, Meeting& meeting, const Setting& setting, 
   const Task& task = setting.task;
   const std::size_t width = engine::size_of(task.dtype);
   const int me = rank.job.rank();
-  // What is handed out as it is need not be small for sums of many ranks.
+  // Values must be small enough for sums over many ranks only if the collective reduces.
   Values values(task.dtype, task.op, task.mean, task.reduces() ? task.ranks() : 1);
   Series series(variants.size()), processors(variants.size());
   const bool looks = count * width >= kProcessorsFrom && meeting.of_processes();
@@ -143,7 +144,7 @@ Wrong time_in_turns(const Rank& rank, Meeting& meeting, const Setting& setting, 
     }
     return sum;
   };
-  // Of this rank.
+  // Runs one round on this rank.
   const auto once = [&](Variant& variant, int number) {
     const collectives::Range input = input_range(task, count, me, variant.shares);
     values.write(variant.input + input.begin * width, input.begin, input.size(), me, number);

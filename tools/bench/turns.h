@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Times things that all ranks do together, in turn, so that whatever else the machine does meets
-// all alike. Before each call every rank writes its input, as a backward pass would; then all meet;
-// after it every rank reads its result, as an optimizer would. The time of a call is that of the
-// slowest rank. Collective; one thread a rank.
+// Times operations that all ranks perform together, interleaved, so that other work of the machine
+// affects all alike. Before each call every rank writes its input, as a backward pass would; then
+// all ranks meet. After it every rank reads its result, as an optimizer would. The time of a call
+// is that of the slowest rank. Collective; one thread per rank.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -16,49 +16,52 @@
 
 namespace lockstep::tools::bench {
 
-enum class Check { kAll, kLast, kNone };  // which rounds' results are compared with the exact ones
+// Rounds whose results are compared with the exact ones.
+enum class Check { kAll, kLast, kNone };
 
-// Elements that were wrong, on all ranks, in checked rounds; none: nothing was compared.
+// Wrong elements on all ranks in checked rounds; none if nothing was compared.
 using Wrong = std::optional<std::size_t>;
 void add(Wrong& sum, const Wrong& more);
 
 struct Setting {
   Task task = {};
-  int iterations = 0;  // timed rounds; 0: by size, and fewer where they take long
-  // Untimed rounds at the beginning of each turn; empty: 2, but none where rounds take
-  // so long that a turn has but one.
+  int iterations = 0;  // timed rounds; 0: by size and duration
+  // Untimed rounds at the beginning of each turn. Empty: 2, or 0 if rounds take so long that a turn
+  // has only one.
   std::optional<int> warmup = {};
   Check check = Check::kAll;
   bool mpi = false;
-  double wire = 0;  // bytes a second of a host's wire, as measured; 0: it was not
+  double wire = 0;  // measured bytes/s of a host's wire; 0: unknown
 };
 
-struct Times {  // microseconds, over so many rounds
+struct Times {  // in microseconds
   int rounds = 0;
   double median = 0, least = 0, p99 = 0;
-  // Processor time of all ranks together, median; where ranks are processes and the size is large
-  // enough for looking at it to cost nothing. 0: not measured.
+  // Median of the processor time of all ranks together. It is measured if ranks are processes and
+  // the size is so large that reading the clock costs nothing. 0: not measured.
   double processors = 0;
-  // Of the rank that waited longest for a processor, in all rounds of all that was timed in turn.
+  // Wait of the rank that waited longest for a processor, in all rounds of all variants timed
+  // together.
   collectives::ProcessorWait wait = {};
 };
 
-// Returns the figures of these times, in microseconds; at least one.
+// Returns the figures of these times, in microseconds. `us` has at least one entry.
 Times times_of(std::vector<double> us);
 
-// One thing that is timed: where its input and result lie, and what runs.
+// One timed operation: the location of its input and result, and the function to run.
 struct Variant {
   std::byte* input = nullptr;
   std::byte* result = nullptr;
-  bool exact = true;  // its results are to be right
+  bool exact = true;  // its results are checked
   std::function<void()> run = {};
   Shares shares = Shares::kSlices;
-  // Set by time_in_turns; of what is not exact nothing is compared.
+  // Set by time_in_turns. The results of a variant that is not exact are not compared.
   Times times = {};
   Wrong wrong = {};
 };
 
-// `count` elements of each rank. Returns what was wrong of all variants together.
+// Times the variants with `count` elements per rank. Returns the wrong elements of all variants
+// together.
 Wrong time_in_turns(const Rank& rank, Meeting& meeting, const Setting& setting, std::size_t count,
                     std::vector<Variant>& variants);
 

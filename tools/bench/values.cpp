@@ -15,9 +15,9 @@ namespace {
 using engine::DType;
 using engine::ReduceOp;
 
-constexpr std::size_t kPeriod = 61;           // elements after which the numbers repeat: a prime
-constexpr std::size_t kChunk = kPeriod * 32;  // elements compared at once: they stay in a cache
-// Factors other than 1 and -1 come from so many ranks: 2^14 is a float16.
+constexpr std::size_t kPeriod = 61;           // period of the numbers: a prime
+constexpr std::size_t kChunk = kPeriod * 32;  // elements compared at once; fits a cache
+// Number of ranks with factors other than 1 and -1: 2^14 is representable in float16.
 constexpr int kFactors = 14;
 
 template <class T>
@@ -43,7 +43,7 @@ void store(DType dtype, double number, std::byte* to) {
   }
 }
 
-// Up to this whole numbers are exact.
+// Returns the number up to which all whole numbers are exact.
 double most_exact(DType dtype) {
   return dtype == DType::kFloat16 ? 2048 : dtype == DType::kBFloat16 ? 256 : 0x1p24;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What a benchmark of collectives reduces: small whole numbers that differ by rank, round and
-// place, so that every sum is exact in every type and order, and a number from a wrong place shows;
-// for products 1 and 2 with either sign. They repeat after a prime number of elements, which no
-// block or slice is a multiple of. Up to 256 ranks, of which many leave only few different numbers
-// in 16 bits. Writing and comparing run at the speed of memory. Made once for a type and operation;
-// one thread.
+// Input of a benchmark of collectives: small whole numbers that differ by rank, round and place.
+// Every sum is exact in every dtype and order, and a number from a wrong place shows. Products use
+// 1 and 2 with either sign. The numbers repeat after a prime number of elements, of which no block
+// or slice is a multiple. At most 256 ranks; many ranks leave only few different numbers in 16
+// bits. Writing and comparing run at the speed of memory. Create one for a dtype and operation; one
+// thread.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -15,19 +15,20 @@ namespace lockstep::tools::bench {
 
 class Values {
  public:
-  // `mean`: the sum times 1 / ranks, in 16 bits both as float32.
+  // Prepares the values. `mean`: the result is the sum times 1 / ranks, in 16-bit types with both
+  // factors as float32.
   Values(engine::DType dtype, engine::ReduceOp op, bool mean, int ranks);
 
-  // Elements [first, first + count) of this rank's input of a round, to `data`.
+  // Writes elements [first, first + count) of this rank's input of a round to `data`.
   void write(std::byte* data, std::size_t first, std::size_t count, int rank, int round);
-  // Reads elements [first, first + count) of a result; how many are not what they should be.
+  // Returns how many of the elements [first, first + count) of a result are wrong.
   std::size_t wrong(const std::byte* data, std::size_t first, std::size_t count, int round);
-  // The same where they should be as that rank wrote them.
+  // Returns how many of the elements differ from those that `rank` wrote.
   std::size_t wrong_copies(const std::byte* data, std::size_t first, std::size_t count, int rank,
                            int round);
 
  private:
-  // Of those that differ from the table.
+  // Returns how many elements differ from the table.
   std::size_t different(const std::byte* data, std::size_t first, std::size_t count) const;
   double input(std::size_t place, int rank, int round) const;
   double result(std::size_t place, int round) const;
@@ -39,7 +40,7 @@ class Values {
   engine::ReduceOp op_;
   bool mean_;
   int ranks_;
-  std::size_t different_;  // numbers among the inputs of a sum
+  std::size_t different_;  // distinct inputs of a sum
   std::vector<std::byte> table_;
 };
 

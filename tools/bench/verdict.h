@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What was wrong in all results of a benchmark, lockstep's and its rival's, and what follows from
-// it: a line for each, and the program's exit code. The same on all ranks. One thread.
+// Collects the wrong elements in all results of a benchmark, lockstep's and its rival's. They give
+// a line each and decide the program's exit code. The same on all ranks. One thread.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,11 +11,11 @@ namespace lockstep::tools::bench {
 
 class Verdict {
  public:
-  // Of one line of results; nothing where nothing was compared.
+  // Adds one line of results; an empty value counts as not compared.
   void add(const Wrong& wrong) { bench::add(wrong_, wrong); }
   void add_rival(const Wrong& wrong) { bench::add(rival_wrong_, wrong); }
   bool right() const { return wrong_.value_or(0) == 0 && rival_wrong_.value_or(0) == 0; }
-  // `rival`: its name. Empty where all was right.
+  // Returns a line per kind of wrong results; empty if all were right. `rival`: its name.
   std::vector<std::string> lines(const std::string& rival) const;
 
  private:

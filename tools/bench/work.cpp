@@ -44,7 +44,7 @@ Plan plan_of(const Task& task, const std::string& algorithm, const Request& r) {
   engine::broken("a collective without a plan");
 }
 
-// Every result of every reduction so much further on; not what lies in scratch on its way.
+// Moves every result of every reduction by `by` elements, except intermediate results in scratch.
 void move_targets(Plan& plan, std::size_t by) {
   for (auto& lanes : plan.lanes)
     for (auto& lane : lanes)
@@ -61,7 +61,7 @@ void forget_the_others(Plan& plan) {
       });
 }
 
-// Each rank's input, which begins at 0, to `to`.
+// Returns a plan that copies each rank's input from offset 0 to offset `to`.
 Plan copy(const Task& task, const Request& from, std::size_t to) {
   Request plain = from;
   plain.op = collectives::ReduceOp::kSum, plain.mean = false;
@@ -75,7 +75,7 @@ Plan copy(const Task& task, const Request& from, std::size_t to) {
   return plan;
 }
 
-// Why an algorithm cannot serve the task; empty where it can.
+// Returns why an algorithm cannot serve the task; empty if it can.
 std::string refusal(const Task& task, const collectives::Algorithm& algorithm) {
   if (task.collective != Collective::kAllReduce && algorithm.name != "direct")
     return fmt::format("makes all-reduces only, and {} was asked for; use direct",
@@ -83,12 +83,13 @@ std::string refusal(const Task& task, const collectives::Algorithm& algorithm) {
   return algorithm.refusal(task.host);
 }
 
-// Whether results out of place need no copy of the input. One rank's plan is empty.
+// Returns whether results out of place need no copy of the input. The plan of a single rank is
+// empty.
 bool stores_anywhere(const Task& task, const std::string& algorithm) {
   return task.reduces() && (algorithm == "direct" || algorithm == "one_shot") && task.ranks() > 1;
 }
 
-// How large the spaces are, without plans.
+// Returns the sizes of the spaces, without plans.
 Work spaces(const Task& task, const std::string& algorithm, std::size_t count) {
   const std::size_t blocks = (count + engine::kBlock - 1) / engine::kBlock;
   Work w;
@@ -107,7 +108,7 @@ collectives::Range share(const Task& task, std::size_t count, int rank, Shares s
   return {std::min(begin, count), std::min(begin + part, count)};
 }
 
-// What the planner says of an algorithm; nothing where it was not asked.
+// Returns the planner's predicted time of an algorithm, or nothing if there is none.
 std::optional<double> predicted_us(const std::optional<collectives::Choices>& planned,
                                    const std::string& algorithm, std::size_t bytes) {
   if (!planned) return std::nullopt;
@@ -121,8 +122,8 @@ std::optional<double> predicted_us(const std::optional<collectives::Choices>& pl
              .seconds;
 }
 
-// The planner's choice, or the one algorithm that there is. Where it cannot serve the task: none,
-// or Error(kInvalid) where it is asked for.
+// Returns the planner's choice, or the only algorithm that exists. If that cannot serve the task,
+// returns nothing, or throws Error(kInvalid) if `asked_for`.
 std::optional<Choice> best_of(const Task& task, std::size_t bytes,
                               const std::optional<collectives::Choices>& planned, bool asked_for) {
   if (planned) {
@@ -262,7 +263,7 @@ Work work(const Task& task, const std::string& algorithm, std::size_t count) {
   };
   w.in_place = {add(plan_of(task, algorithm, in))};
   if (stores_anywhere(task, algorithm)) {
-    // A plan whose scratch alternates shares it with no other.
+    // A plan with alternating scratch cannot share it with another plan.
     Request apart = in;
     apart.scratch = collectives::find_algorithm(algorithm).scratch(in);
     Plan plan = plan_of(task, algorithm, apart);
@@ -293,7 +294,7 @@ std::size_t work_elements(const Task& task, const std::string& algorithm, std::s
   return w.elements + w.scratch;
 }
 
-// Each has scratch of its own, since some alternate theirs.
+// Gives each plan its own scratch, because some plans alternate theirs.
 Work contest_work(const Task& task, const std::vector<std::string>& names, std::size_t count) {
   Work w;
   w.elements = count;

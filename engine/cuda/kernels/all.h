@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The arguments of all kernels that a module has.
+// The arguments of all kernels of a module.
 #pragma once
 #include <tuple>
 

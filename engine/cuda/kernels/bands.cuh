@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Convolutions of our own work on bands: some rows of an image's outputs, which lie one behind the
-// other.
+// Bands, the work units of lockstep's own convolutions: consecutive output rows of an image.
 #pragma once
 #include <cstddef>
 
@@ -10,7 +9,7 @@
 namespace lockstep::engine::cuda {
 
 struct OutputBand {
-  std::size_t image, line;  // of the first output
+  std::size_t image, line;  // image, and line of the first output
   unsigned row, positions;
   template <class Sizes>
   __device__ OutputBand(const Sizes& s, std::size_t number) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The statistics of batch normalisation: sums over a batch and what follows from them. The other
-// half is batch_norm_lines.cuh.
+// The statistics of batch normalization: sums over a batch, moments and averages.
+// batch_norm_lines.cuh has the elementwise part.
 #pragma once
 #include <cstddef>
 #include <exact.cuh>
@@ -17,7 +17,7 @@ __device__ inline double deviation_of(double variance, double epsilon) {
   return divided(1.0, root(plus(variance, epsilon)));
 }
 
-// The averages of a channel.
+// The moving averages of a channel.
 struct Averages {
   double mean = 0, variance = 0;
 };
@@ -26,8 +26,8 @@ __device__ inline Averages averages_at(const BatchNormFindMoments& a, std::size_
   return {a.averages[c], a.averages[a.channels + c]};
 }
 
-// Of one channel, from the sums of n values. Where a value is no number the mean is none, and with
-// it every output, whatever the variance.
+// Computes the moments of one channel from sums over n values. If a value is NaN, so are the mean
+// and every output, whatever the variance.
 __device__ inline void find_moments(const BatchNormFindMoments& a, std::size_t c, double n,
                                     double sum, double squares, const Averages& before) {
   const double values = n > 1 ? n : 1;
@@ -77,7 +77,7 @@ struct ValueAdder {
   }
 };
 
-// The averages lie in memory of the host: they are asked for before chunks are added.
+// Averages lie in host memory, so they are fetched before chunks are added.
 struct ValuesEnd {
   const BatchNormSums& a;
   double n;
@@ -92,7 +92,7 @@ struct ValuesEnd {
   }
 };
 
-// By narrow tiles, or by wide ones where the caller wants them.
+// Sums with narrow tiles, or with wide ones if the caller asks for them.
 template <class Way, unsigned kAtOnce, unsigned kSums = 2, class Make, class End>
 __device__ void sum_batch(std::size_t lines, std::size_t channels, const Partials& partials,
                           Make make, const End& end) {
@@ -128,7 +128,7 @@ __device__ void run(const BatchNormFixedMoments& a) {
   }
 }
 
-// Lines of g and of g x.
+// Adds lines of g and of g x.
 template <class T, class Way>
 struct GradientAdder {
   static constexpr unsigned kWidth = Way::kWidth;
@@ -151,7 +151,7 @@ struct GradientAdder {
   }
 };
 
-// The sum of g (x - mean) is that of g x without the mean's part.
+// Computes the sum of g (x - mean) as the sum of g x minus the mean's part.
 template <class T>
 struct GradientsEnd {
   const BatchNormGradientSums& a;

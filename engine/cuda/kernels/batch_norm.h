@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Batch normalisation on a GPU (engine/ops/batch_norm.h has the formulas): arguments of its
-// kernels. Pointers are addresses of the GPU; batches, scale, shift and their gradients are arrays
-// of the module's type, statistics are float64. Lines and grids are those of
-// engine/cuda/kernels/lines.h: sums and element-wise kernels run on line_tiles(channels) blocks,
-// moments on as many threads as there are channels. `mask` has one bit for each element, each row's
-// from a new byte on, and is null without ReLU.
+// Kernel arguments of batch normalization on a GPU (engine/ops/batch_norm.h has the formulas).
+// Pointers are GPU addresses. Batches, scale, shift and their gradients have the module's element
+// type; statistics are float64. engine/cuda/kernels/lines.h defines lines and grids. Sums and
+// elementwise kernels run on line_tiles(channels) blocks, moments on one thread per channel. `mask`
+// has one bit per element, each row begins in a new byte, and it is null without ReLU.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +14,10 @@
 
 namespace lockstep::engine::cuda {
 
-// Means and deviations of sums of values, of their squares, and how many; `count` becomes how many
-// values they are of, at least 1. Where there are averages they follow: the part `keep` of them
-// stays, the rest is the new mean and unbiased variance. Of no values they learn nothing.
+// Computes means and deviations from the sums of values, the sums of squares and the number of
+// values. `count` receives that number, at least 1. Moving averages, if any, keep the fraction
+// `keep` of themselves and take the rest from the new mean and unbiased variance. Without values
+// they do not change.
 struct BatchNormFindMoments {
   static constexpr const char* kName = "batch_norm_moments";
   std::size_t channels = 1;
@@ -29,19 +29,19 @@ struct BatchNormFindMoments {
   double keep = 0;
 };
 
-// Sums of the values of x, of their squares, and how many: 2 * channels + 1 numbers; and of these
-// the moments, where find.moments is not null.
+// Computes the sums of x, the sums of squares, and the number of values: 2 * channels + 1 numbers.
+// Also finds their moments if find.moments is not null.
 struct BatchNormSums {
   static constexpr const char* kName = "batch_norm_sums";
   const StepState* state = nullptr;
   std::size_t positions = 1, channels = 1;
   const void* x = nullptr;
-  Partials partials = {};  // of two sums
+  Partials partials = {};  // two sums per channel
   double* sums = nullptr;
   BatchNormFindMoments find = {};
 };
 
-// Means and deviations of averages.
+// Computes means and deviations from moving averages.
 struct BatchNormFixedMoments {
   static constexpr const char* kName = "batch_norm_fixed_moments";
   std::size_t channels = 1;
@@ -50,7 +50,7 @@ struct BatchNormFixedMoments {
   double* moments = nullptr;
 };
 
-// y, which may be the memory of x or of other, and the mask. other null: nothing is added.
+// Computes y, which may overlap x or other, and the mask. If `other` is null, nothing is added.
 struct BatchNormApply {
   static constexpr const char* kName = "batch_norm_forward";
   const StepState* state = nullptr;
@@ -61,8 +61,8 @@ struct BatchNormApply {
   std::uint8_t* mask = nullptr;
 };
 
-// Sums of g and of g xhat: 2 * channels numbers, and of these the gradients of the parameters
-// (null: not wanted), which are written, or added to.
+// Computes the sums of g and of g xhat (2 * channels numbers). Writes the gradients of the
+// parameters, or adds to them; null: not wanted.
 struct BatchNormGradientSums {
   static constexpr const char* kName = "batch_norm_gradient_sums";
   const StepState* state = nullptr;
@@ -70,14 +70,14 @@ struct BatchNormGradientSums {
   const void *x = nullptr, *dy = nullptr;
   const double* moments = nullptr;
   const std::uint8_t* mask = nullptr;
-  Partials partials = {};  // of two sums
+  Partials partials = {};  // two sums per channel
   double* sums = nullptr;
   void *dscale = nullptr, *dshift = nullptr;
   bool accumulate = false;
 };
 
-// dx and dother; null: not wanted. Either may be the memory of dy. `sums` null: the moments are
-// constants; else *count is n of these sums.
+// Computes dx and dother; null: not wanted. Either may overlap dy. If `sums` is null, the moments
+// are constants; else *count is the n of these sums.
 struct BatchNormBackpropagate {
   static constexpr const char* kName = "batch_norm_backward";
   const StepState* state = nullptr;
@@ -89,13 +89,13 @@ struct BatchNormBackpropagate {
   void *dx = nullptr, *dother = nullptr;
 };
 
-// The same for the two batch norms of a pair, in one pass. `second` has what differs: of the second
-// batch norm x, its parameters, moments and results.
+// The same for the two batch norms of a pair in one pass. `second` holds x, parameters, moments and
+// results of the second batch norm.
 struct BatchNormPairApply : BatchNormApply {
   static constexpr const char* kName = "batch_norm_pair_forward";
   BatchNormApply second = {};
 };
-// Partials are of three sums.
+// Partials hold three sums.
 struct BatchNormPairGradientSums : BatchNormGradientSums {
   static constexpr const char* kName = "batch_norm_pair_gradient_sums";
   BatchNormGradientSums second = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The element-wise half of batch normalisation. Statistics are turned into three or four float32
-// numbers of each channel, which a thread keeps for all its lines.
+// The elementwise part of batch normalization. Statistics become three or four float32 numbers per
+// channel, which a thread keeps for all its lines.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,24 +12,24 @@
 
 namespace lockstep::engine::cuda {
 
-// Of the gradient of what goes into the activation, the group of one line, and its x.
+// Holds the gradient before the activation for the group of one line, and its x.
 template <class T, unsigned kWidth>
 struct GradientLine {
   Pack<T, kWidth> x, dy;
-  unsigned passes = 0;  // a bit for each of the group's channels
+  unsigned passes = 0;  // one bit per channel of the group
   __device__ float passed(unsigned w) const {
     return (passes >> w & 1) != 0 ? wide(dy.values[w]) : 0.0f;
   }
 };
 
-// Where gradients come from; the mask is null where all of them pass.
+// Reads gradients. The mask is null if all gradients pass.
 template <class T>
 struct Gradients {
   const T *x, *dy;
   const std::uint8_t* mask;
   std::size_t positions, channels;
 
-  // A whole group lies in one byte of the mask, and rows have no bits to spare.
+  // A whole group lies in one byte of the mask, since rows then have no padding bits.
   template <class Way>
   __device__ auto read(std::size_t line, std::size_t channel) const {
     constexpr unsigned kWidth = Way::kWidth;
@@ -48,7 +48,7 @@ struct Gradients {
   }
 };
 
-// (x - mean) factor + shift of one channel.
+// Computes (x - mean) factor + shift of one channel.
 struct Normalisation {
   float mean, factor, shift;
   template <class T>
@@ -61,7 +61,7 @@ struct Normalisation {
   __device__ float operator()(float x) const { return (x - mean) * factor + shift; }
 };
 
-// The second input is added as it is ...
+// Adds the second input unchanged ...
 struct PlainOther {
   template <class T>
   __device__ static PlainOther of(const BatchNormApply&, std::size_t) {
@@ -69,7 +69,7 @@ struct PlainOther {
   }
   __device__ float operator()(float other) const { return other; }
 };
-// ... or normalised by the second batch norm of a pair.
+// ... or normalized by the second batch norm of a pair.
 struct NormalisedOther {
   Normalisation normal;
   template <class T>
@@ -79,7 +79,7 @@ struct NormalisedOther {
   __device__ float operator()(float other) const { return normal(other); }
 };
 
-// What is read of a line: x, and what is added, where there is something.
+// Holds the loaded values of a line: x, and the other addend if there is one.
 template <class T, bool kAdds>
 struct ForwardLine {
   Pack<T, kPack> x;
@@ -93,7 +93,7 @@ struct ForwardLine {
   }
 };
 
-// Whole groups of channels: each is one byte of the mask.
+// Computes the outputs of whole groups of channels, each of which is one byte of the mask.
 template <class T, class Way, bool kAdds, class Other, class Arguments>
 __device__ void normalise_groups(const Arguments& a) {
   constexpr unsigned kAtOnce = kAdds ? 2 : 4;
@@ -135,7 +135,8 @@ __device__ void normalise_groups(const Arguments& a) {
   }
 }
 
-// Any number of channels: a thread has the elements of one byte of the mask at a time.
+// Computes the outputs for any number of channels. A thread processes the elements of one mask byte
+// at a time.
 template <class T, class Other, class Arguments>
 __device__ void normalise_bytes(const Arguments& a) {
   const T* const x = static_cast<const T*>(a.x);
@@ -185,7 +186,7 @@ __device__ void run(const BatchNormPairApply& a) {
   });
 }
 
-// dx = (g - level - (x - mean) slope) factor of one channel.
+// Computes dx = (g - level - (x - mean) slope) factor of one channel.
 struct Backpropagation {
   float mean, factor, level, slope;
   template <class T>

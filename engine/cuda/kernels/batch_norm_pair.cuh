@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Backward of two batch norms whose outputs are added: dy and the mask are read once for both.
+// Backward pass of two batch norms whose outputs are added. It reads dy and the mask once for both.
 #pragma once
 #include <cstddef>
 #include <grid.cuh>
@@ -15,7 +15,7 @@ namespace lockstep::engine::cuda {
 template <class T, unsigned kWidth>
 struct PairLine {
   GradientLine<T, kWidth> first;
-  Pack<T, kWidth> x;  // of the second batch norm
+  Pack<T, kWidth> x;  // input of the second batch norm
 };
 
 template <class T>
@@ -37,7 +37,7 @@ struct PairGradients {
   }
 };
 
-// Lines of g, of g x and of g times the second x.
+// Adds lines of g, of g x, and of g times the second x.
 template <class T, class Way>
 struct PairAdder {
   static constexpr unsigned kWidth = Way::kWidth;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sums are taken in float64, of 16 bits those of a few lines in float32.
+// Sums are float64. For 16-bit types, a few lines are first added in float32.
 #pragma once
 #include <cstddef>
 #include <grid.cuh>
@@ -10,7 +10,7 @@
 
 namespace lockstep::engine::cuda {
 
-// dy where y is above 0.
+// Returns dy where y is above 0, and zero elsewhere.
 template <class T, unsigned kWidth>
 __device__ Pack<T, kWidth> masked(const Pack<T, kWidth>& y, Pack<T, kWidth> dy) {
   for (unsigned w = 0; w < kWidth; ++w)

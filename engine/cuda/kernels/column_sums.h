@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Gradients of biases, the sums of dy over rows in use and positions, and before these what a fused
-// ReLU does to dy. Pointers are addresses of the GPU, to arrays of the module's
-// type but for the partial sums. Lines and grids are those of engine/cuda/kernels/lines.h.
+// Gradients of biases, which are sums of dy over rows in use and positions, and the gradient of a
+// fused ReLU before them. Pointers are GPU addresses of arrays of the module's element type, except
+// for the partial sums. engine/cuda/kernels/lines.h defines lines and grids.
 #pragma once
 #include <cstddef>
 #include <tuple>
@@ -11,18 +11,18 @@
 
 namespace lockstep::engine::cuda {
 
-// Written into db, or added to it. Blocks: sum_tiles(groups) by partials.chunks.
+// Writes the sums into db, or adds them to it. Blocks: sum_tiles(groups) by partials.chunks.
 struct ColumnSums {
   static constexpr const char* kName = "column_sums";
   const StepState* state = nullptr;
   std::size_t positions = 1, channels = 1;
   const void* dy = nullptr;
-  Partials partials = {};  // of one sum
+  Partials partials = {};  // one sum per channel
   void* db = nullptr;
   bool accumulate = false;
 };
 
-// dy becomes zero where the output y is not above 0. Any grid.
+// Sets dy to zero where the output y is not above 0. Any grid.
 struct MaskGradient {
   static constexpr const char* kName = "mask_gradient";
   const StepState* state = nullptr;

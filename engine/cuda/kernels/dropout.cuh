@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Body of the dropout kernel. A thread draws the four random numbers of four units of an example.
+// The dropout kernel. A thread draws the four random numbers of four units of an example.
 #pragma once
 #include <cstddef>
 #include <numbers.cuh>
@@ -18,7 +18,7 @@ __device__ void run(const Dropout& a) {
   const std::size_t quads = (a.columns + kUnits - 1) / kUnits;
   const std::size_t count = std::size_t(a.state->examples) * quads;
   const float factor = float(1 / (1 - a.rate));
-  // Where rows are whole quads, quads are accessed whole, of 8 or 16 bytes.
+  // If rows are whole quads, a quad is one access of 8 or 16 bytes.
   const bool whole = a.columns % kUnits == 0 && wide_accesses(a.x, a.y);
   for (std::size_t i = first_index(); i < count; i += index_stride()) {
     const auto [row, quad] = divide(i, quads);

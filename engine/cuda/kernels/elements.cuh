@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How kernels share elements among the threads of a grid: each takes every so many-th, 16 bytes at
-// a time where all addresses allow it. Who takes which never changes a result.
+// Grid-stride loops over elements, with accesses of 16 bytes if all addresses allow it. The
+// assignment of elements to threads never changes a result.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep::engine::cuda {
 
-// Values that are read and written in one access.
+// Holds values that are read and written in one access.
 template <class T, std::size_t kValues>
 struct alignas(kValues * sizeof(T)) Access {
   static constexpr std::size_t kCount = kValues;
@@ -24,7 +24,7 @@ __device__ inline std::size_t index_stride() {
   return std::size_t(blocks()) * threads();
 }
 
-// Of warps, where each takes every so many-th row.
+// Grid-stride loops over rows, with one warp per row.
 constexpr unsigned kWarp = 32;
 __device__ inline unsigned lane() {
   return thread() % kWarp;
@@ -36,14 +36,14 @@ __device__ inline std::size_t warp_stride() {
   return index_stride() / kWarp;
 }
 
-// The same sum in all lanes, always added in the same order.
+// Returns the same sum in all lanes, always added in the same order.
 template <class V>
 __device__ V sum_of_warp(V value) {
   for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
   return value;
 }
 
-// Whether accesses of 16 bytes may be made at all these addresses, distances and lengths.
+// Returns whether all these addresses, distances and lengths allow accesses of 16 bytes.
 template <class... Values>
 __device__ bool wide_accesses(Values... values) {
   return ((reinterpret_cast<std::uintptr_t>(values) | ...) % 16) == 0;
@@ -61,7 +61,7 @@ __device__ Unit read_unit(const Unit* from) {
 struct Division {
   std::size_t quotient, remainder;
 };
-// A GPU divides 32 bits several times faster than 64.
+// Divides with 32 bits if possible, which is several times faster on a GPU than with 64.
 __device__ inline Division divide(std::size_t number, std::size_t by) {
   if ((number | by) >> 32 == 0) {
     return {std::uint32_t(number) / std::uint32_t(by), std::uint32_t(number) % std::uint32_t(by)};
@@ -69,7 +69,7 @@ __device__ inline Division divide(std::size_t number, std::size_t by) {
   return {number / by, number % by};
 }
 
-// to[i] = function(from[i]...) for the accesses first .. end - 1.
+// Computes to[i] = function(from[i]...) for the accesses first .. end - 1.
 template <class Unit, class Function, class T, class... From>
 __device__ void map_accesses(std::size_t first, std::size_t end, T* to, Function function,
                              const From*... from) {
@@ -84,7 +84,7 @@ __device__ void map_accesses(std::size_t first, std::size_t end, T* to, Function
   }
 }
 
-// to[i] = function(from[i]...) for all of `count` values. `to` may be one of `from`.
+// Computes to[i] = function(from[i]...) for `count` values. `to` may be one of `from`.
 template <class T, class Function, class... From>
 __device__ void map_values(std::size_t count, T* to, Function function, const From*... from) {
   constexpr std::size_t kWide = WideAccess<T>::kCount;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bodies of the kernels in embedding.h.
+// The kernels of embedding.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ __device__ void run(const EmbeddingRows& a) {
 
 template <class Unit, class T>
 __device__ void copy_picked_rows(const EmbeddingForward& a) {
-  const std::size_t width = a.columns / Unit::kCount;  // units of a row
+  const std::size_t width = a.columns / Unit::kCount;  // units per row
   const std::size_t count = std::size_t(a.state->examples) * a.fields * width;
   for (std::size_t i = first_index(); i < count; i += index_stride()) {
     const auto [pick, column] = divide(i, width);
@@ -64,17 +64,18 @@ __device__ void run(const EmbeddingForward& a) {
   }
 }
 
-// Bit l says what lane l said; the same in all lanes.
+// Returns a mask whose bit l is the value of lane l, in all lanes.
 __device__ inline std::uint32_t mask_of_warp(bool value) {
   std::uint32_t mask = value ? std::uint32_t(1) << lane() : 0;
   for (unsigned other = kWarp / 2; other > 0; other /= 2) mask |= shuffle_xor(mask, other);
   return mask;
 }
 
-// All threads look at threads() picks at a time, one each, and leave in `matches` a bit for each
-// that names the row of `pick`; then each adds the gradients of those, in order, in its column. The
-// first match before `pick` ends it: another pick adds this row. Two sets of matches in turn, so
-// that one barrier a round is enough: `round` counts on from pick to pick.
+// Sums the gradients of the row of `pick`. In each round, all threads examine threads() picks, one
+// each, and set a bit in `matches` for each pick of the same row. Each thread then adds the
+// gradients of these picks in order, in its own column. A match before `pick` ends the call, since
+// that pick adds this row. Two sets of matches alternate, so one barrier per round suffices;
+// `round` keeps counting from pick to pick.
 template <class T>
 __device__ void add_row_of_pick(const EmbeddingBackward& a, std::size_t picks, std::size_t pick,
                                 std::size_t first_column, unsigned& round) {

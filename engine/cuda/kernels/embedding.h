@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Arguments of the kernels for rows of a table (engine/ops/ops.h has what they compute). A pick is
-// one field of one example; picks count example by example. Addresses are the GPU's. Any grid gives
-// the same bits.
+// Kernel arguments of embeddings (engine/ops/ops.h defines the results). A pick is one field of one
+// example; picks are numbered example by example. Addresses are GPU addresses. Results do not
+// depend on the grid.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace lockstep::engine::cuda {
 
-// Ids to rows of the table. A number that is no id gives row f * rows.
+// Converts IDs to rows of the table. A number that is not an ID gives row f * rows.
 struct EmbeddingRows {
   static constexpr const char* kName = "embedding_rows";
   const StepState* state;
-  const void* x;          // [examples, columns], of the element type
-  std::size_t columns;    // of x
-  std::size_t first;      // column of ids
-  std::size_t fields;     // columns of ids
-  std::size_t rows;       // of each field
+  const void* x;          // [examples, columns], element type
+  std::size_t columns;    // columns of x
+  std::size_t first;      // column of the first ID
+  std::size_t fields;     // number of ID columns
+  std::size_t rows;       // rows per field
   std::uint32_t* places;  // [examples, fields]
-  Problem* problem;       // the first pick whose number is no id
+  Problem* problem;       // first pick whose number is not an ID
 };
 
-// y is the rows picked, or, where `sum`, each example's sum of them, in the order of the fields.
+// Computes y: the picked rows or, if `sum`, their sum per example in the order of the fields.
 struct EmbeddingForward {
   static constexpr const char* kName = "embedding_forward";
   const StepState* state;
@@ -33,15 +33,15 @@ struct EmbeddingForward {
   const void* w;
   void* y;
   std::size_t fields;
-  std::size_t columns;  // of the table
+  std::size_t columns;  // columns of the table
   bool sum;
 };
 
-// Of each row that was picked, the sum of its gradients in float32, in the order of the picks,
-// from 0 or, where `accumulate`, from what is there. Other rows are left alone. A block goes
-// through all picks for each pick that is the first of its row, with a thread for a column: the
-// grid's second extent shares the columns. Costs picks^2 comparisons, threads() at a time, where
-// all rows are different; few where few rows are picked.
+// Computes for each picked row the float32 sum of its gradients, in the order of the picks. The sum
+// starts from 0, or from the existing value if `accumulate`. Other rows do not change. For each
+// pick that is the first of its row, a block scans all picks, with one thread per column; the
+// second dimension of the grid divides the columns. Costs picks^2 comparisons, threads() at a time,
+// if all rows differ, and few if few rows are picked.
 struct EmbeddingBackward {
   static constexpr const char* kName = "embedding_backward";
   const StepState* state;
@@ -49,7 +49,7 @@ struct EmbeddingBackward {
   const void* dy;
   void* dw;
   std::size_t fields;
-  std::size_t columns;  // of the table
+  std::size_t columns;  // columns of the table
   bool sum;
   bool accumulate;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What updates need of all gradients: see factors.h.
+// The update factors that depend on all gradients: see factors.h.
 #pragma once
 #include <cstddef>
 #include <exact.cuh>
@@ -14,7 +14,7 @@ __device__ inline bool is_finite(double number) {
   return minus(number, number) == 0;
 }
 
-// Of thread 0: whether it is so in all threads, which all call it.
+// Returns in thread 0 whether `here` is true in all threads. All threads call it.
 __device__ inline bool in_all(bool here) {
   bool* const each = shared<bool, FindFactors::kThreads>();
   each[thread()] = here;
@@ -25,7 +25,7 @@ __device__ inline bool in_all(bool here) {
   return all;
 }
 
-// Of thread 0: all of them, one after the other.
+// Returns in thread 0 the sum of all numbers, added in order.
 __device__ inline double sum_in_order(const double* numbers, std::size_t count) {
   constexpr std::size_t kAtOnce = 2048;
   double* const brought = shared<double, kAtOnce>();
@@ -41,7 +41,7 @@ __device__ inline double sum_in_order(const double* numbers, std::size_t count) 
   return sum;
 }
 
-// UpdateRule::local_rate.
+// Computes UpdateRule::local_rate.
 __device__ inline double local_rate(const UpdateRule& rule, double gradient, double weight) {
   if (gradient == 0 || weight == 0) return 1;
   const double norm = root(weight);
@@ -49,7 +49,8 @@ __device__ inline double local_rate(const UpdateRule& rule, double gradient, dou
   return divided(times(rule.trust, norm), below);
 }
 
-// A segment a thread. Whether the gradients of all that this thread had are finite.
+// Finds the local rates, one thread per segment. Returns whether the gradients of this thread's
+// segments are finite.
 __device__ inline bool find_local_rates(const FindFactors& a, double loss_scale) {
   bool finite = true;
   for (std::size_t s = thread(); s < a.segments; s += threads()) {

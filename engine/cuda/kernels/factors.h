@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What updates need of all gradients (engine/ops/update_factors.h) on a GPU: arguments of its
-// kernel. Addresses are the GPU's. With the bits of the processor, so sums have its order: a global
-// norm is one thread's sum, of which the others bring the numbers.
+// Kernel arguments for the update factors that depend on all gradients
+// (engine/ops/update_factors.h). Addresses are GPU addresses. Results have the processor's bits, so
+// sums have its order: one thread adds a global norm, and the others load the numbers.
 #pragma once
 #include <cstddef>
 #include <tuple>
@@ -10,7 +10,7 @@
 
 namespace lockstep::engine::cuda {
 
-// One block, of kThreads.
+// Finds the factors with one block of kThreads.
 struct FindFactors {
   static constexpr const char* kName = "find_factors";
   static constexpr unsigned kThreads = 256;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Bodies of the kernels in few_channel.h. Forward a thread has kPack filters of a few positions at
-// a time. Backward it has four filters of kFewChannelLines positions in each band, and a sum for
-// each of the taps and one for the bias. No position needs a division or a look whether it is in
-// the image.
+// The kernels of few_channel.h. In the forward pass a thread computes kPack filters of a few
+// positions at a time. In the backward pass it has four filters of kFewChannelLines positions per
+// band, and a sum per tap and one for the bias. No position needs a division or a bounds check.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -17,8 +16,8 @@
 
 namespace lockstep::engine::cuda {
 
-// A band as the block sees it: its numbers in float32, row by row, zero beyond the image, and
-// tables of the places of taps and positions among them.
+// Holds a band in shared memory: its pixels in float32, row by row, zero outside the image, and
+// offset tables for taps and positions.
 class FewChannelView {
  public:
   // Fills the tables for kTaps taps from `first` on. All threads of the block call it; a barrier
@@ -29,7 +28,7 @@ class FewChannelView {
     const unsigned pitch = s.pitch();
     if (thread() < kTaps) {
       const unsigned tap = first + thread(), y = tap / (s.kernel_width * s.channels);
-      // The rest of its number in a row of the window is its place in a row of the image.
+      // Within a row, the tap's offset in the window equals its offset in the image.
       view.taps_[thread()] = tap < s.taps() ? (y * (pitch - s.kernel_width * s.channels) + tap) *
                                                   unsigned(sizeof(float))
                                             : 0;
@@ -41,17 +40,17 @@ class FewChannelView {
     return view;
   }
 
-  // Goes on to a band. All threads of the block call it.
+  // Loads a band. All threads of the block call it.
   template <class T>
   __device__ void show(const FewChannelSizes& s, const T* images, const OutputBand& band) {
-    constexpr unsigned kAtOnce = 2;  // rows whose loads are under way together
+    constexpr unsigned kAtOnce = 2;  // rows whose loads overlap
     const unsigned pitch = s.pitch(), rows = s.rows(s.band), warps = threads() / kWarp;
     const unsigned numbers = s.width * s.channels, left = s.padding * s.channels;
     const T* const image = images + band.image * s.height * numbers;
     barrier();
     for (unsigned first = thread() / kWarp; first < rows; first += kAtOnce * warps) {
       for (unsigned column = lane(); column < pitch; column += kWarp) {
-        const unsigned x = column - left;  // above and left of the image numbers wrap
+        const unsigned x = column - left;  // wraps above and left of the image
         float values[kAtOnce];
         repeat<kAtOnce>([&](unsigned k) {
           const unsigned y = band.row * s.stride - s.padding + first + k * warps;
@@ -67,7 +66,7 @@ class FewChannelView {
     barrier();
   }
 
-  // A tap sees the number at(tap(number) + corner(position)) of a position. Both are in bytes.
+  // Position p sees the number at(tap(t) + corner(p)) through tap t. Both offsets are in bytes.
   __device__ unsigned tap(unsigned number) const { return taps_[number]; }
   __device__ unsigned corner(unsigned position) const { return corners_[position]; }
   __device__ float at(unsigned place) const {
@@ -85,14 +84,14 @@ class FewChannelView {
 
 template <class T>
 __device__ void run(const FewChannelForward& a) {
-  constexpr unsigned kAtOnce = 3;  // positions, for which weights are loaded once
+  constexpr unsigned kAtOnce = 3;  // positions per load of weights
   using Filters = Pack<float, kPack>;
   const FewChannelSizes& s = a.sizes;
   const unsigned taps = s.taps(), groups = s.filters / kPack;
   const T* const w = static_cast<const T*>(a.w);
   const T* const bias = static_cast<const T*>(a.bias);
   T* const y = static_cast<T*>(a.y);
-  // [taps][groups]
+  // The layout is [taps][groups].
   Filters* const weights = shared<Filters, kMostFewChannelTaps * kMostFewChannelFilters / kPack>();
   for (unsigned i = thread(); i < taps * s.filters; i += threads()) {
     const unsigned tap = i / s.filters;
@@ -138,8 +137,8 @@ __device__ void run(const FewChannelForward& a) {
   }
 }
 
-// A thread's outputs in a band, of which all are on their way before it adds the first. They are
-// kept in words: a compiler takes packs of narrow values apart where they arrive, and so waits.
+// Holds a thread's outputs of a band. All loads are issued before the first output is used. The
+// outputs stay in words, since compilers unpack packs of narrow values on arrival and thus wait.
 template <class T>
 class FewChannelOutputs {
  public:
@@ -201,7 +200,7 @@ struct FewChannelEnd {
   }
 };
 
-// A chunk has every so many-th band. Like sum_lines it begins with what was written last.
+// Each chunk takes every `chunks`-th band, from the last to the first, like sum_lines.
 template <class T>
 __device__ void run(const FewChannelGradients& a) {
   const FewChannelSizes& s = a.sizes;

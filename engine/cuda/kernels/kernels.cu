@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernels of one element type, under the names that their arguments tell.
+// The kernels of one element type, named by their arguments.
 #include <element.cuh>
 
 #include "engine/cuda/kernels/batch_norm.cuh"
@@ -156,7 +156,7 @@ extern "C" __global__ void quad_pool_forward(QuadPoolForward a) {
 extern "C" __global__ void quad_pool_backward(QuadPoolBackward a) {
   start(a);
 }
-// The number of blocks that a multiprocessor runs at a time. A thread holds a whole window.
+// Blocks that a multiprocessor runs at a time. A thread holds a whole window.
 constexpr unsigned kNineResidents = sizeof(Element) == 2 ? 4 : 2;
 extern "C" __global__ void __launch_bounds__(kPoolThreads, kNineResidents)
     nine_pool_forward(NinePoolForward a) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The ways through a batch that engine/cuda/kernels/lines.h describes.
+// Implementation of the loops and sums that engine/cuda/kernels/lines.h describes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace lockstep::engine::cuda {
 
-// How a thread reads a group: how many channels, and whether by accesses of 16 bytes.
+// Describes the accesses to a group: its channels, and whether accesses have 16 bytes.
 template <unsigned kChannels, bool kWide>
 struct Way {
   static constexpr unsigned kWidth = kChannels;
   static constexpr bool kAligned = kWide;
 };
-// Calls visit with the way that `channels` go, of arrays that are aligned or not.
+// Calls `visit` with the access mode for `channels` and the alignment of the arrays.
 template <class Visit>
 __device__ void go(std::size_t channels, bool aligned, Visit visit) {
   if (channels % kPack != 0) {
@@ -30,12 +30,12 @@ __device__ void go(std::size_t channels, bool aligned, Visit visit) {
   }
 }
 
-// Where a thread works in the tiles of `channels`, which are whole groups of kWidth.
+// Computes a thread's position in the tiles of `channels`, which are whole groups of kWidth.
 template <unsigned kWidth>
 struct Threads {
   std::size_t groups;
-  unsigned tile, slots;  // groups of a tile, lines that a block works on at a time
-  unsigned group, slot;  // of these the thread's
+  unsigned tile, slots;  // groups per tile, lines per block and pass
+  unsigned group, slot;  // this thread's group and line
 
   __device__ explicit Threads(std::size_t channels)
       : Threads(channels, unsigned(least(channels / kWidth, kLineGroups))) {}
@@ -50,8 +50,8 @@ struct Threads {
   __device__ std::size_t channel(std::size_t at) const { return (at * tile + group) * kWidth; }
 };
 
-// Lines first, first + step, ... below `lines`, kAtOnce of them read before the first of them is
-// used, so that their loads are under way together: use(line, step, what was read of so many).
+// Visits lines first, first + step, ... below `lines`. It reads kAtOnce lines before it uses the
+// first, so that their loads overlap. Calls use(line, step, values of up to kAtOnce lines).
 template <unsigned kAtOnce, class Read, class Use>
 __device__ void each_lines(std::size_t first, std::size_t step, std::size_t lines, Read read,
                            Use use) {
@@ -68,7 +68,7 @@ __device__ void each_lines(std::size_t first, std::size_t step, std::size_t line
   }
 }
 
-// The same for each line by itself.
+// Does the same, but calls `use` for each line separately.
 template <unsigned kAtOnce, class Read, class Use>
 __device__ void each_line(std::size_t first, std::size_t step, std::size_t lines, Read read,
                           Use use) {
@@ -84,13 +84,13 @@ struct ChannelSums {
   Sum values[kSums][kWidth] = {};
 };
 
-// What numbers of T are added in before they are added up in float64: the products of two numbers
-// of 16 bits, and the sum of a few of them, have room in float32.
+// Selects the type in which a few numbers of T are added before they are added in float64. Products
+// of two 16-bit numbers, and sums of a few of them, fit into float32.
 template <class T>
 using FewSums = std::conditional_t<sizeof(T) == 2, float, double>;
 
-// Returns whether the block is the last of `count` that come here. That block may read, by
-// read_fresh, what the others have written before. All threads of the block call it.
+// Returns whether the block is the last of `count` to arrive here. That block may read with
+// read_fresh what the others have written before. All threads of the block call it.
 __device__ inline bool is_last(std::uint32_t* ticket, unsigned count) {
   std::uint32_t* const before = shared<std::uint32_t, 1>();
   barrier();
@@ -102,12 +102,12 @@ __device__ inline bool is_last(std::uint32_t* ticket, unsigned count) {
   return *before + 1 == count;
 }
 
-// The numbers of an array that a lane holds.
+// Describes the part of an array that a lane holds.
 struct LaneShare {
   unsigned first, count;
 };
 
-// Adds the arrays of all lanes whose numbers differ in the bits kMask, kMask / 2, ..., kLeast, in
+// Adds the arrays of all lanes whose indices differ in the bits kMask, kMask / 2, ..., kLeast, in
 // float64. Each exchange halves the numbers that a lane holds. Returns the lane's share, which
 // starts at sums[0]. All lanes of a warp call it.
 template <unsigned kMask, unsigned kLeast, class Number, unsigned kCount, unsigned kShare>
@@ -135,14 +135,14 @@ __device__ LaneShare add_lanes(const Number (&numbers)[kCount], unsigned lane, L
   }
 }
 
-// The sums of one tile, from those of a block's threads to the result.
+// Adds the sums of a tile, from the threads of a block to the result.
 template <unsigned kWidth, unsigned kSums, unsigned kGroups, class End>
 class TileSums {
  public:
   static constexpr unsigned kWarpThreads = 32, kWarps = kLineThreads / kWarpThreads;
-  static constexpr unsigned kChannels = kGroups * kWidth;  // of a tile, but for the last
+  static constexpr unsigned kChannels = kGroups * kWidth;  // of a tile; the last may have fewer
   static constexpr unsigned kNumbers = kSums * kChannels;
-  // A number's chunks are added by so many threads, of which each has a stretch of them.
+  // Threads that add the chunks of a number. Each adds a consecutive part of them.
   static constexpr unsigned kParts = kNumbers < kLineThreads ? kLineThreads / kNumbers : 1;
 
   __device__ TileSums(const Partials& partials, std::size_t channels, std::size_t tile,
@@ -154,7 +154,7 @@ class TileSums {
         ticket_(partials.tickets + tile),
         end_(end) {}
 
-  // Leaves the sums of all threads as those of a chunk.
+  // Stores the sums of all threads as those of a chunk.
   template <class Sum>
   __device__ void add_threads(unsigned chunk, const ChannelSums<kSums, kWidth, Sum>& sums) const {
     double* const of_warps = shared<double, kWarps * kNumbers>();
@@ -180,7 +180,7 @@ class TileSums {
     }
   }
 
-  // Calls end.put(c, totals, end.fetch(c)) once for each channel, in the last block of the tile.
+  // Calls end.put(c, totals, end.fetch(c)) once per channel, in the last block of the tile.
   __device__ void add_chunks() const {
     if (!is_last(ticket_, partials_.chunks)) return;
     double* const of_parts = shared<double, kParts * kNumbers, 1>();
@@ -206,7 +206,7 @@ class TileSums {
     return partials_.sums + (std::size_t(chunk) * kSums + n / kChannels) * channels_ + begin_ +
            n % kChannels;
   }
-  // Adds in order, but the loads of several chunks are under way together: they take longest.
+  // Adds in order, but overlaps the loads of several chunks, which take longest.
   __device__ double stretch(unsigned n, unsigned begin, unsigned end) const {
     constexpr unsigned kAtOnce = 16;
     double sum = 0;
@@ -221,16 +221,16 @@ class TileSums {
 
   const Partials& partials_;
   std::size_t channels_, begin_;
-  unsigned count_;  // of the tile's channels
+  unsigned count_;  // channels of this tile
   std::uint32_t* ticket_;
   const End& end_;
 };
 
-// kSums sums over lines of each channel, in tiles of kGroups groups. `make` of the first channel of
-// a group gives what adds its lines: read(line) and add(line, step, values of lines line, line -
-// step, ..., sums); `end` gets the sums. Goes from the last line to the first: what was written
-// last, mostly by the kernel before, is still in the cache, and a kernel that follows finds the
-// first lines there.
+// Computes kSums sums over the lines of each channel, in tiles of kGroups groups. `make`(first
+// channel of a group) returns an adder with read(line) and add(line, step, values of lines line,
+// line - step, ..., sums). `end` receives the sums. The loop runs from the last line to the first.
+// The cache still holds what was written last, mostly by the previous kernel, and the next kernel
+// finds the first lines there.
 template <unsigned kWidth, unsigned kSums, unsigned kAtOnce, class Sum = double,
           unsigned kGroups = kSumGroups, class Make, class End>
 __device__ void sum_lines(std::size_t lines, std::size_t channels, const Partials& partials,
@@ -257,7 +257,7 @@ __device__ void sum_lines(std::size_t lines, std::size_t channels, const Partial
   }
 }
 
-// A gradient of a parameter, where it is wanted.
+// Writes or adds to the gradient of a parameter, if wanted.
 template <class T>
 __device__ void put_gradient(T* to, std::size_t at, double value, bool accumulate) {
   if (to == nullptr) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bodies of the losses. Of softmax the largest logit is taken off first, so that nothing overflows.
-// Lane l of a warp takes columns l, l + 32, ... of a row. Where a logit is NaN, so is the loss.
+// The kernels of losses.h. Softmax first subtracts the largest logit to prevent overflow. Lane l of
+// a warp processes columns l, l + 32, ... of a row. If a logit is NaN, so is the loss.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Maximum {
   std::uint32_t place;
 };
 
-// The largest of a row and its place, the first of equals; the same in all lanes.
+// Returns the largest value of a row and the first place where it occurs, in all lanes.
 template <class T>
 __device__ Maximum largest_of_row(const T* row, std::size_t columns) {
   Maximum best{-std::numeric_limits<float>::infinity(), 0};
@@ -34,7 +34,7 @@ __device__ Maximum largest_of_row(const T* row, std::size_t columns) {
   return best;
 }
 
-// The sum of function(column) over the columns of a row; the same in all lanes.
+// Returns the sum of function(column) over the columns of a row, in all lanes.
 template <class Function>
 __device__ double sum_of_row(std::size_t columns, Function function) {
   double sum = 0;
@@ -55,14 +55,13 @@ __device__ void run(const Softmax& a) {
   }
 }
 
-// Every lane reads the wanted class's logit before the warp's barrier, so the gradient may then
-// take the logits' place. At the wanted class, where a probability near 1 meets 1, it is made in
-// float64.
+// Every lane reads the target's logit before the warp's barrier, so the gradient may then overwrite
+// the logits. At the target, where a probability near 1 meets 1, it is computed in float64.
 template <class T>
 __device__ void run(const SoftmaxCrossEntropy& a) {
   const std::size_t rows = std::size_t(a.state->examples);
   const double weight = a.state->inverse_examples * a.state->loss_scale;
-  const double spread = a.smoothing / double(a.classes);  // each class's part of what is smoothed
+  const double spread = a.smoothing / double(a.classes);  // smoothing mass per class
   for (std::size_t r = first_warp(); r < rows; r += warp_stride()) {
     const T* const from = static_cast<const T*>(a.logits) + r * a.classes;
     const bool known = is_index(a.target[r], a.classes);
@@ -74,7 +73,7 @@ __device__ void run(const SoftmaxCrossEntropy& a) {
     const auto below_largest = [&](std::size_t c) {
       return double(wide(from[c])) - double(largest.value);
     };
-    double below = below_largest(wanted);  // of the wanted distribution, the mean
+    double below = below_largest(wanted);  // expected value under the smoothed target
     const double at_wanted = double(power(wanted));
     if (a.smoothing > 0) {
       below = (1 - a.smoothing) * below + spread * sum_of_row(a.classes, below_largest);

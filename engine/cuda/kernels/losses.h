@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Arguments of the losses (engine/ops/ops.h has what they compute). A warp takes a row; sums go
-// lane by lane in a fixed order, so any grid gives the same bits. Exponentials are float32, sums
-// and losses float64. Addresses are the GPU's; those that say so may be null: not wanted. A
-// gradient may be the memory of what it is of.
+// Kernel arguments of the losses (engine/ops/ops.h defines the results). A warp processes a row.
+// Sums run lane by lane in a fixed order, so any grid gives the same bits. Exponentials are
+// float32, sums and losses float64. Addresses are GPU addresses; those marked "may be null" are
+// then not wanted. A gradient may overwrite its variable.
 #pragma once
 #include <cstddef>
 #include <tuple>
@@ -16,13 +16,13 @@ struct SoftmaxCrossEntropy {
   static constexpr const char* kName = "softmax_cross_entropy";
   const StepState* state;
   const void* logits;   // [rows, classes]
-  const float* target;  // [rows]: the class
+  const float* target;  // [rows]; the class
   void* dlogits;        // may be null
   double* losses;       // [rows]; may be null
   double* correct;      // [rows]; may be null
   std::size_t classes;
   double smoothing;
-  Problem* problem;  // the first row whose target is no class
+  Problem* problem;  // first row whose target is not a class
 };
 
 struct SquaredError {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bodies of the kernels in narrow.h. A warp has 32 filters by all taps of 8 channels; the matrix
-// units sum over positions, 16 at a time.
+// The kernels of narrow.h. A warp computes 32 filters by all taps of 8 channels; the tensor cores
+// sum over 16 positions at a time.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace lockstep::engine::cuda {
 
-// Pixels of kChannels numbers of 16 bits, one behind the other, by pieces of 8 numbers. The pieces
-// of each 128 bytes are in an order that depends on where these lie, so that the same piece of 8
-// neighbouring pixels has a bank of its own for each.
+// Contiguous pixels of kChannels 16-bit numbers, in pieces of 8 numbers. The order of the pieces
+// within 128 bytes depends on their address. The same piece of 8 neighboring pixels thus lies in 8
+// different banks.
 template <unsigned kChannels>
 struct NarrowPixels {
   static constexpr unsigned kPieces = kChannels / kPack, kPieceBytes = 16;
@@ -27,7 +27,7 @@ struct NarrowPixels {
     const unsigned turn = pixel * kPieces / 8 % kPieces;
     return room + (pixel * kPieces + (piece ^ turn)) * kPieceBytes;
   }
-  // Begins to copy a piece, or makes it zeros.
+  // Starts to copy a piece, or zeroes it.
   template <class T>
   __device__ void put(unsigned pixel, unsigned piece, const T* from, bool there) const {
     struct alignas(kPieceBytes) Piece {
@@ -41,7 +41,7 @@ struct NarrowPixels {
   }
 };
 
-// What the block has of a band, in the one or the other half of its memory.
+// Holds a band in one half of the block's shared memory.
 template <unsigned kFilters>
 struct NarrowHalf {
   NarrowPixels<kNarrowChannels> x;
@@ -49,7 +49,7 @@ struct NarrowHalf {
   __device__ NarrowHalf(const NarrowSizes& s, unsigned which)
       : x{window() + which * s.band_bytes()}, dy{x.room + s.pixel_bytes()} {}
 
-  // Begins to copy a band, with zeros beyond the image and behind the last output. All threads of
+  // Starts to copy a band, with zeros outside the image and after the last output. All threads of
   // the block call it.
   template <class T>
   __device__ void copy(const NarrowGradient& a, const OutputBand& band) const {
@@ -59,7 +59,7 @@ struct NarrowHalf {
     const T* const image =
         static_cast<const T*>(a.x) + band.image * s.height * s.width * kNarrowChannels;
     for (unsigned row = thread() / kWarp; row < s.rows(); row += warps) {
-      const unsigned of_image = band.row + row - s.padding;  // above and left of it numbers wrap
+      const unsigned of_image = band.row + row - s.padding;  // wraps above and left of the image
       for (unsigned i = lane(); i < pitch * kPieces; i += kWarp) {
         const unsigned pixel = i / kPieces, piece = i % kPieces, column = pixel - s.padding;
         const std::size_t from = std::size_t(of_image) * s.width + column;
@@ -74,7 +74,7 @@ struct NarrowHalf {
   }
 };
 
-// The sums of one warp.
+// Computes the sums of one warp.
 template <class T, unsigned kFilters>
 class NarrowTile {
  public:
@@ -82,22 +82,22 @@ class NarrowTile {
 
   __device__ explicit NarrowTile(const NarrowSizes& s)
       : group_(thread() / kWarp % kGroups), half_(thread() / kWarp / kGroups) {
-    // A load is of two taps, the last one twice.
+    // Each load covers two taps; the last one covers its tap twice.
     repeat<kLoads>([&](unsigned i) {
       const unsigned tap = 2 * i + lane() / 16 < kNarrowTaps ? 2 * i + lane() / 16 : 2 * i;
       offsets_[i] = tap / kNarrowKernel * s.pitch() + tap % kNarrowKernel;
     });
   }
 
-  // While 16 positions are multiplied the next ones are loaded.
+  // Adds the products of a band. Multiplies 16 positions while it loads the next ones.
   __device__ void add(const NarrowSizes& s, const NarrowHalf<kFilters>& band, unsigned positions) {
-    // Of the rows that this lane names (`load_transposed`), those of dy are the lower half of the
-    // filters first, then of the positions; those of x of the positions first, then of the taps.
+    // In the rows of this lane (`load_transposed`), `low` selects filters and `high` positions for
+    // dy. For x, `low` selects positions and `high` taps.
     const unsigned row = lane() % 8, low = lane() / 8 % 2, high = lane() / 16;
     unsigned y = 0, x = row + 8 * low;
     const auto load = [&](unsigned first, Loaded& to) {
       for (; x >= s.output_width; x -= s.output_width) ++y;
-      // Beyond the band gradients are zero; any pixel will do.
+      // Beyond the band gradients are zero, so any pixel will do.
       const unsigned pixel = first + row + 8 * low < positions ? y * s.pitch() + x : 0;
       x += 16;
       repeat<2>([&](unsigned m) {
@@ -150,7 +150,8 @@ class NarrowTile {
 
   unsigned group_, half_;
   unsigned offsets_[kLoads];
-  float sums_[2][kNarrowTaps + 1][4] = {};  // by 16 filters, taps and, at last, for biases
+  // The dimensions are halves of 16 filters, taps and finally the bias, and numbers of a lane.
+  float sums_[2][kNarrowTaps + 1][4] = {};
 };
 
 template <class T, unsigned kFilters>
@@ -184,11 +185,11 @@ __device__ void run(const NarrowGradient& a) {
   }
 }
 
-// A warp has every so many-th chunk, four sums a lane.
+// Adds the sums of the chunks. Each warp takes every kWarps-th chunk, and each lane four sums.
 template <class T>
 __device__ void run(const NarrowGradientEnd& a) {
   constexpr unsigned kWarps = kNarrowEndThreads / kWarp, kMine = kNarrowEndValues / kWarp;
-  constexpr unsigned kAtOnce = 8;  // loads under way together
+  constexpr unsigned kAtOnce = 8;  // loads that overlap
   using Values = Pack<float, kMine>;
   Values* const of_warps = shared<Values, kNarrowEndThreads>();
   const unsigned count = a.sizes.sums(), first = block() * kNarrowEndValues + lane() * kMine;

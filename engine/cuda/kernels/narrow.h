@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Gradients of weights and biases of convolutions of 32 channels to 32 or 64 filters by kernels of
-// 3x3 with stride 1, of 16-bit types, on the matrix units. For small images libraries have no
-// kernel for these that fills a GPU. A block works on bands: some rows of an image's outputs. Their
-// gradients and what their windows see lie in the block's memory, twice: while one band is added
-// the next one arrives. Addresses are the GPU's; x and dy are aligned to 16 bytes; sums are
-// float32, and float64 over chunks, whose number follows from the sizes alone.
+// Kernel arguments of gradients of weights and biases, for convolutions with 32 channels, 32 or 64
+// filters, 3x3 kernels, stride 1 and 16-bit types. They use tensor cores. For small images, the
+// libraries have no kernel for these that fills a GPU. A block works on bands, which are some
+// output rows of an image. Shared memory holds the gradients and inputs of two bands: one is added
+// while the next arrives. Addresses are GPU addresses; x and dy are aligned to 16 bytes. Sums are
+// float32, and float64 over chunks, whose number depends on the sizes only.
 #pragma once
 #include <cstddef>
 #include <tuple>
@@ -15,37 +15,38 @@ namespace lockstep::engine::cuda {
 
 inline constexpr unsigned kNarrowChannels = 32, kNarrowKernel = 3;
 inline constexpr unsigned kNarrowTaps = kNarrowKernel * kNarrowKernel;
-inline constexpr unsigned kMostNarrowThreads = 256;     // of a block that adds
-inline constexpr unsigned kMostNarrowBytes = 96 << 10;  // of memory that it shares
+inline constexpr unsigned kMostNarrowThreads = 256;     // per block that adds
+inline constexpr unsigned kMostNarrowBytes = 96 << 10;  // shared memory per block
 inline constexpr unsigned kMostNarrowChunks = 128;
-// The memory that a block shares at most on GPUs of compute capability 9.0.
+// The most shared memory of a block on GPUs of compute capability 9.0.
 inline constexpr unsigned kMostPlaneBytes = 227 << 10;
 inline constexpr unsigned kNarrowEndThreads = 256;
-inline constexpr unsigned kNarrowEndValues = 128;  // sums that a block adds at last
+inline constexpr unsigned kNarrowEndValues = 128;  // final sums per block
 
 struct NarrowSizes {
   unsigned height = 0, width = 0;
   unsigned output_height = 0, output_width = 0, filters = 0;
   unsigned padding = 0;
-  unsigned band = 0;                                                              // rows of outputs
-  constexpr unsigned bands() const { return (output_height + band - 1) / band; }  // of an image
-  // Returns the pixels of a row of the padded image, and the rows that a band sees.
+  unsigned band = 0;                                                              // output rows
+  constexpr unsigned bands() const { return (output_height + band - 1) / band; }  // per image
+  // Returns the pixels of a row of the padded image, and the input rows of a band.
   constexpr unsigned pitch() const { return width + 2 * padding; }
   constexpr unsigned rows() const { return band + kNarrowKernel - 1; }
-  // Returns the outputs of a band, to whole steps of the matrix units.
+  // Returns the outputs of a band, rounded up to whole steps of the tensor cores.
   constexpr unsigned positions() const { return (band * output_width + 15) / 16 * 16; }
-  // Returns the bytes that a block shares for what windows see, and for a band in all.
+  // Returns the bytes of shared memory for the inputs of a band, and for the whole band.
   constexpr unsigned pixel_bytes() const { return rows() * pitch() * kNarrowChannels * 2; }
   constexpr unsigned band_bytes() const { return pixel_bytes() + positions() * filters * 2; }
-  // Returns the sums of a chunk: those of weights as they lie in memory, then those of biases.
+  // Returns the number of weights, whose sums have the order of the weights in memory, and of all
+  // sums of a chunk. Sums of biases come last.
   constexpr unsigned weights() const { return filters * kNarrowTaps * kNarrowChannels; }
   constexpr unsigned sums() const { return weights() + filters; }
-  // Returns the threads of a block that adds: a warp has 8 channels and 32 filters.
+  // Returns the threads of a block that adds. A warp has 8 channels and 32 filters.
   constexpr unsigned threads() const { return filters / 32 * kNarrowChannels / 8 * 32; }
 };
 
-// Any number of blocks, with 2 band_bytes() each beside their own arrays. A chunk is every so
-// many-th band.
+// Computes the sums of chunks. Any number of blocks, with 2 band_bytes() of dynamic shared memory
+// each. A chunk takes every `chunks`-th band.
 struct NarrowGradient {
   static constexpr const char* kName = "narrow_gradient";
   const StepState* state = nullptr;
@@ -55,7 +56,8 @@ struct NarrowGradient {
   float* sums = nullptr;  // [chunks][sums()]
 };
 
-// dw and db, or what is added to them. db null: not wanted. A block has kNarrowEndValues sums.
+// Adds the chunks into dw and db, or to their values. db null: not wanted. A block has
+// kNarrowEndValues sums.
 struct NarrowGradientEnd {
   static constexpr const char* kName = "narrow_gradient_end";
   NarrowSizes sizes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Body of the kernel in narrow_group_gradient.h. Each group of four warps has every second 16
-// positions, of which it multiplies the gradients of all filters with what each tap sees.
+// The kernel of narrow_group_gradient.h. Each warpgroup takes every second 16 positions. It
+// multiplies their gradients of all filters by the inputs of each tap.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace lockstep::engine::cuda {
 
-// The sums of a thread: of the taps of each row of windows, side by side, and those of biases.
+// Holds the sums of a thread: those of the taps, side by side per window row, and those of biases.
 struct NarrowGroupSums {
   static constexpr unsigned kColumns = kNarrowKernel * kNarrowChannels;
   static constexpr unsigned kOfRow = kColumns / 2, kOfBias = 4;
@@ -27,7 +27,7 @@ struct NarrowGroupSums {
     repeat<kNarrowKernel>([&](unsigned row) { fence_sums(rows[row]); });
     fence_sums(bias);
   }
-  // visit(i, sum) for i from 0 on
+  // Calls visit(i, sum) for i from 0 on.
   template <class Visit>
   __device__ void each(Visit visit) {
     repeat<kNarrowKernel>([&](unsigned row) {
@@ -102,7 +102,7 @@ __device__ void narrow_group_gradient(const NarrowGroupGradient& a) {
       sums.fence_all();
       barrier();
     }
-    // The sums of the second group are added to those of the first one.
+    // Adds the sums of the second warpgroup to those of the first.
     auto* const others = reinterpret_cast<float*>(window()) + thread() % kGroupThreads;
     if (group == 1) sums.each([&](unsigned i, float sum) { others[i * kGroupThreads] = sum; });
     barrier();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Body of the kernel in narrow_outputs.h. Four warps have every so many-th tile of 64 positions by
-// all outputs, and sum over taps and channels.
+// The kernel of narrow_outputs.h. A warpgroup takes every kGroups-th tile of 64 positions by all
+// outputs, and sums over taps and channels.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,18 +19,18 @@
 
 namespace lockstep::engine::cuda {
 
-// The weights and the band that a block keeps in its memory.
+// Holds the weights and the band in a block's shared memory.
 template <class T, unsigned kChannels, unsigned kOutputs, bool kTurned>
 class NarrowView {
  public:
   using Images = Planes<T, kChannels, kNarrowOutputThreads>;
   using Sums = float[kOutputs / 2];
   struct Band {
-    unsigned image = 0, row = 0;  // the first of its outputs
+    unsigned image = 0, row = 0;  // image and row of the first output
   };
   static constexpr unsigned kFilters = kTurned ? kChannels : kOutputs;
   static constexpr unsigned kWeightPieces =
-      kNarrowTaps * (kTurned ? kOutputs : kChannels) / kPack;             // of a filter
+      kNarrowTaps * (kTurned ? kOutputs : kChannels) / kPack;             // per filter
   static constexpr unsigned kOfFilter = kNarrowOutputThreads / kFilters;  // threads
   static constexpr unsigned kWeightLoads = (kWeightPieces + kOfFilter - 1) / kOfFilter;
   using Weights = Piece[kWeightLoads];  // those of a thread
@@ -50,7 +50,7 @@ class NarrowView {
     return {image, (number - image * bands) * sizes_.band};
   }
 
-  // All threads of the block call these.
+  // All threads of the block call these functions.
   __device__ void fetch_weights(const T* from, Weights& to) const {
     repeat<kWeightLoads>([&](unsigned k) {
       const unsigned piece = thread() % kOfFilter + k * kOfFilter;
@@ -75,7 +75,7 @@ class NarrowView {
     images_.put(images, band.image, int(band.row) - int(sizes_.padding), pieces);
   }
 
-  // Adds all that the positions of a tile see.
+  // Adds the products of a tile over all taps and channels.
   __device__ void multiply(unsigned tile, Sums& sums) const {
     const GroupMatrix seen(memory_ + tile * kNarrowTile * kPieceBytes, plane_, 8 * kPieceBytes);
     const GroupMatrix weights(weights_, kTurned ? 8 * kPieceBytes : weight_plane_,
@@ -97,7 +97,7 @@ class NarrowView {
     fence_sums(sums);
   }
 
-  // Writes the sums of a tile. `floor`: two numbers; what is less becomes that.
+  // Writes the sums of a tile. `floor`: a pair of lower bounds for the outputs.
   __device__ void write(const Sums& sums, unsigned tile, const Band& band, std::uint32_t floor,
                         T* y) const {
     repeat<2>([&](unsigned half) {
@@ -125,14 +125,14 @@ class NarrowView {
  private:
   static constexpr unsigned kPieces = kChannels / kPack;
 
-  // Returns the column of a filter. A lane has two neighbouring columns of each 8; in this order it
-  // has filters 8 t to 8 t + 7 of each 32, and writes them as one piece. Turned weights cannot be
-  // reordered, since each of their pieces has 8 columns: there lanes exchange their sums.
+  // Returns the column of a filter. A lane has two neighboring columns of each 8. In this order it
+  // has filters 8 t to 8 t + 7 of each 32, and writes them as one piece. Rotated weights cannot be
+  // reordered, since each of their pieces has 8 columns. Their lanes exchange sums instead.
   __device__ static unsigned column_of(unsigned filter) {
     if constexpr (kTurned) return filter;
     return filter / 32 * 32 + filter % 8 / 2 * 8 + filter % 32 / 8 * 2 + filter % 2;
   }
-  // Gives each of four neighbouring lanes the words that all four have under its number.
+  // Transposes words among four neighboring lanes: each lane receives the words at its own index.
   __device__ static void exchange(std::uint32_t (&words)[4]) {
     repeat<2>([&](unsigned bit) {
       const unsigned mask = 1 + bit;
@@ -152,7 +152,7 @@ class NarrowView {
   Images images_;
 };
 
-// A block has every so many-th band.
+// Computes every blocks()-th band.
 template <class T, unsigned kChannels, unsigned kOutputs, bool kTurned>
 __device__ void narrow_outputs(const NarrowOutputs& a) {
   using View = NarrowView<T, kChannels, kOutputs, kTurned>;
@@ -161,8 +161,8 @@ __device__ void narrow_outputs(const NarrowOutputs& a) {
   const auto* const images = static_cast<const T*>(a.x);
   typename View::Band band = view.band(block());
   const std::size_t in_use = a.state->examples;
-  // All loads begin before the first one is awaited. The image of the first band was planned for,
-  // so it may be read, whether it is in use or not.
+  // All loads start before the first is awaited. The image of the first band was planned, so it may
+  // be read even if it is not in use.
   typename View::Weights weights;
   view.fetch_weights(static_cast<const T*>(a.w), weights);
   typename View::Images::Pieces pieces;

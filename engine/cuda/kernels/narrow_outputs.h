@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Outputs, or gradients of data, of convolutions from 32 channels to 32 or 64 filters by kernels of
-// 3x3 with stride 1, of 16-bit types, on the matrix units of GPUs of compute capability 9.0. A
-// gradient of data is the outputs of a convolution of dy, whose weights are turned. A block works
-// on bands: some rows of an image's outputs. What their windows see lies in the block's memory as
-// planes of 8 channels, in which the neighbour that a tap sees is a constant distance away; so the
-// matrix units read each tap's numbers where they lie. Addresses are the GPU's, aligned to 16
-// bytes.
+// Kernel arguments of the outputs, or gradients of data, of convolutions with 32 channels, 32 or 64
+// filters, 3x3 kernels, stride 1 and 16-bit types. They use the tensor cores of GPUs of compute
+// capability 9.0. A gradient of data is a convolution of dy with rotated weights. A block works on
+// bands, which are some output rows of an image. Shared memory holds their inputs as planes of 8
+// channels, in which the input of a tap is at a constant distance. The tensor cores thus read each
+// tap's inputs in place. Addresses are GPU addresses, aligned to 16 bytes.
 #pragma once
 #include <cstddef>
 #include <tuple>
@@ -19,17 +18,17 @@ inline constexpr unsigned kNarrowOutputThreads = 256;
 inline constexpr unsigned kNarrowTile = 64;  // positions multiplied together
 
 struct NarrowOutputSizes {
-  unsigned height = 0, width = 0, channels = 0;  // of what is read: 32 or 64 channels
+  unsigned height = 0, width = 0, channels = 0;  // of the input; channels: 32 or 64
   unsigned output_height = 0, output_width = 0, outputs = 0;
   unsigned padding = 0;
-  unsigned band = 0;                                                              // rows of outputs
-  constexpr unsigned bands() const { return (output_height + band - 1) / band; }  // of an image
-  // Returns the pixels of a row of the padded image, and the rows that a band sees.
+  unsigned band = 0;                                                              // output rows
+  constexpr unsigned bands() const { return (output_height + band - 1) / band; }  // per image
+  // Returns the pixels of a row of the padded image, and the input rows of a band.
   constexpr unsigned pitch() const { return width + 2 * padding; }
   constexpr unsigned rows() const { return band + kNarrowKernel - 1; }
   // Returns the tiles of a band. A row has `pitch` positions, of which the last two are discarded.
   constexpr unsigned tiles() const { return (band * pitch() + kNarrowTile - 1) / kNarrowTile; }
-  // Returns the bytes of 8 channels of all that a band's tiles see. Planes begin in different
+  // Returns the bytes of 8 channels of all inputs of a band's tiles. Planes begin in different
   // banks.
   constexpr unsigned plane() const {
     const unsigned pixels = tiles() * kNarrowTile + 2 * pitch() + 2, spread = 128 / (channels / 8);
@@ -45,14 +44,15 @@ struct NarrowOutputSizes {
   }
 };
 
-// Blocks of kNarrowOutputThreads with sizes.bytes() each, at most as many as x has bands.
+// Computes the outputs with blocks of kNarrowOutputThreads and sizes.bytes() each, at most as many
+// as x has bands.
 struct NarrowOutputs {
   static constexpr const char* kName = "narrow_outputs";
   const StepState* state = nullptr;
   NarrowOutputSizes sizes;
-  const void *x = nullptr, *w = nullptr, *bias = nullptr;  // null bias: none
+  const void *x = nullptr, *w = nullptr, *bias = nullptr;  // bias null: none
   void* y = nullptr;
-  bool turned = false;  // x is the gradient of a convolution's outputs, y that of its data
+  bool turned = false;  // x: gradient of outputs, y: gradient of data
   bool relu = false;
 };
 

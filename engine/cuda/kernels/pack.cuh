@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Several neighbours of an array at once: eight or four, by accesses of up to 16 bytes where they
-// are aligned to that (eight of float32 are two accesses), or one alone.
+// Packs of neighboring array elements: eight, four, or a single one. Accesses have up to 16 bytes
+// if the address is aligned; eight float32 are two accesses.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -22,7 +22,7 @@ struct alignas(kWidth == 1               ? alignof(T)
   T values[kWidth];
 };
 
-// body(0), ..., body(kCount - 1), one behind the other: no loop.
+// Calls body(0), ..., body(kCount - 1), unrolled.
 template <unsigned kCount, class Body>
 __device__ inline void repeat(Body body) {
   [&]<unsigned... kPlaces>(std::integer_sequence<unsigned, kPlaces...>) {
@@ -34,7 +34,7 @@ __device__ inline void repeat(Body body) {
 template <unsigned kWidth>
 using Width = std::integral_constant<unsigned, kWidth>;
 
-// What one access is of.
+// Holds the part of a pack that one access covers.
 template <class T>
 struct alignas(16) PackPart {
   T values[16 / sizeof(T)];
@@ -44,13 +44,13 @@ struct PackParts {
   PackPart<T> parts[kWidth * sizeof(T) / 16];
 };
 
-// Whether all addresses are aligned for whole packs. Null is.
+// Returns whether all addresses are aligned for whole packs. Null is aligned.
 template <class... Addresses>
 __device__ inline bool packs_at(const Addresses*... addresses) {
   return ((reinterpret_cast<std::uintptr_t>(addresses) | ...) & 15) == 0;
 }
 
-// `aligned`: to 16 bytes.
+// Loads a pack. `aligned`: the address is aligned to 16 bytes.
 template <unsigned kWidth, class T>
 __device__ inline Pack<T, kWidth> load(const T* from, bool aligned) {
   if (kWidth > 1 && aligned) return read_aligned(reinterpret_cast<const Pack<T, kWidth>*>(from));

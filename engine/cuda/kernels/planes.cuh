@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Rows of an image of 16-bit numbers in the memory of a block, as planes of 8 channels in which
-// pixels lie one behind the other, with zeros beyond the image. So the pixel that a tap sees is a
-// constant distance away, and the matrix units read what each tap sees where it lies.
+// Rows of an image of 16-bit numbers in shared memory, as planes of 8 channels with contiguous
+// pixels and zeros outside the image. The pixel of a tap is at a constant distance, so the tensor
+// cores read each tap's inputs in place.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ struct alignas(kPieceBytes) Piece {
   std::uint32_t words[4];
 };
 
-// Divides numbers below 65536 by a fixed divisor of at least 2, by a multiplication.
+// Divides numbers below 65536 by a fixed divisor of at least 2, with a multiplication.
 class Divisor {
  public:
   struct Result {
@@ -37,14 +37,14 @@ class Divisor {
 
 struct PlaneSizes {
   unsigned height, width;  // of an image
-  unsigned pitch, left;    // pixels of a row here, and those left of the image
-  unsigned rows, pixels;   // here; pixels behind the last row are zeros, too
+  unsigned pitch, left;    // pixels per row, pixels left of the image
+  unsigned rows, pixels;   // here; pixels after the last row are zero
   unsigned plane;          // bytes
 };
 
-// All kThreads threads of the block call these. Each copies the same 8 channels of all its pixels,
-// and has the loads of the first kAtOnce under way together. Copy k of the planes, behind the
-// others, holds pixel i + k at place i.
+// All kThreads threads of the block call these functions. Each copies the same 8 channels of all
+// its pixels, and overlaps the loads of the first kAtOnce. Copy k of the planes follows the others
+// and holds pixel i + k at place i.
 template <class T, unsigned kChannels, unsigned kThreads, unsigned kCopies = 1>
 class Planes {
  public:
@@ -54,7 +54,8 @@ class Planes {
   __device__ Planes(std::byte* memory, const PlaneSizes& sizes)
       : sizes_(sizes), width_(sizes.width), pitch_(sizes.pitch), memory_(memory) {}
 
-  // Loads what the rows from `row` on of an image have first. They may begin above the image.
+  // Loads the thread's first pieces of the image rows from `row` on, which may begin above the
+  // image.
   __device__ void fetch(const T* images, unsigned image, int row, Pieces& to) const {
     const Part part(sizes_, image, row);
     const unsigned count = part.rows * sizes_.width * kPieces;
@@ -63,7 +64,7 @@ class Planes {
       if (i < count) to[k] = load(images + part.first * kChannels, i);
     });
   }
-  // Puts these and the others into the planes.
+  // Stores these pieces and all others into the planes.
   __device__ void put(const T* images, unsigned image, int row, const Pieces& pieces) const {
     const Part part(sizes_, image, row);
     const unsigned count = part.rows * sizes_.width;
@@ -88,12 +89,12 @@ class Planes {
   }
 
  private:
-  static constexpr unsigned kPixels = kThreads / kPieces;  // that all threads have at a time
+  static constexpr unsigned kPixels = kThreads / kPieces;  // pixels per pass of all threads
 
-  // The rows that are in the image: so many, below so many that lie above it.
+  // Describes the rows inside the image: `rows` of them, after `above` rows that lie above it.
   struct Part {
     unsigned above, rows;
-    std::size_t first;  // pixel of the batch
+    std::size_t first;  // index of a pixel in the batch
     __device__ Part(const PlaneSizes& s, unsigned image, int row)
         : above(row < 0 ? unsigned(-row) : 0) {
       const unsigned begin = row < 0 ? 0 : unsigned(row);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bodies of the kernels in pointwise.h but dropout.
+// The kernels of pointwise.h except dropout.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -52,7 +52,7 @@ __device__ void run(const Add& a) {
 
 template <class T>
 __device__ void run(const Convert& a) {
-  constexpr unsigned kMany = 4;  // 16 bytes of what is read
+  constexpr unsigned kMany = 4;  // 16 bytes of input
   T* const to = static_cast<T*>(a.to);
   const std::size_t packs = packs_at(a.from, to) ? a.count / kMany : 0;
   for (std::size_t p = first_index(); p < packs; p += index_stride())

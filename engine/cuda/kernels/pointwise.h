@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Arguments of kernels that go element by element over the rows in use of batches of the element
-// type. Addresses are the GPU's; `columns` are the elements of a row. Outputs may be the inputs'
-// memory. Any grid gives the same bits; accesses are of 16 bytes where all addresses allow it.
+// Arguments of elementwise kernels over the rows in use of batches of the element type. Addresses
+// are GPU addresses; `columns` are the elements of a row. Outputs may overwrite the inputs. Any
+// grid gives the same bits. Accesses have 16 bytes if all addresses allow it.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace lockstep::engine::cuda {
 
-// y = x, or 0 where x < 0.
+// Computes y = 0 if x < 0, else x.
 struct ReluForward {
   static constexpr const char* kName = "relu_forward";
   const StepState* state;
@@ -21,7 +21,7 @@ struct ReluForward {
   std::size_t columns;
 };
 
-// dx = dy where y > 0, else 0.
+// Computes dx = dy if y > 0, else 0.
 struct ReluGradient {
   static constexpr const char* kName = "relu_gradient";
   const StepState* state;
@@ -31,7 +31,7 @@ struct ReluGradient {
   std::size_t columns;
 };
 
-// y = tanh(x).
+// Computes y = tanh(x).
 struct TanhForward {
   static constexpr const char* kName = "tanh_forward";
   const StepState* state;
@@ -40,7 +40,7 @@ struct TanhForward {
   std::size_t columns;
 };
 
-// dx = dy (1 - y^2).
+// Computes dx = dy (1 - y^2).
 struct TanhGradient {
   static constexpr const char* kName = "tanh_gradient";
   const StepState* state;
@@ -50,7 +50,7 @@ struct TanhGradient {
   std::size_t columns;
 };
 
-// y = a + b.
+// Computes y = a + b.
 struct Add {
   static constexpr const char* kName = "add";
   const StepState* state;
@@ -60,8 +60,8 @@ struct Add {
   std::size_t columns;
 };
 
-// y = x / (1 - rate) where a unit is kept, else 0 (engine/ops/definitions.h has which). A thread
-// takes four units.
+// Computes y = x / (1 - rate) for each kept unit (engine/ops/definitions.h selects them), else 0. A
+// thread processes four units.
 struct Dropout {
   static constexpr const char* kName = "dropout";
   const StepState* state;
@@ -72,7 +72,7 @@ struct Dropout {
   std::uint64_t key;
 };
 
-// Of a whole array: float32 to the element type.
+// Converts a whole float32 array to the element type.
 struct Convert {
   static constexpr const char* kName = "convert";
   const float* from;
@@ -80,8 +80,8 @@ struct Convert {
   std::size_t count;
 };
 
-// A batch that has come to the GPU goes to where kernels read it: its inputs as Convert does, and
-// arrays of words of 4 bytes (targets, ids, the words of the step) as they are.
+// Copies a batch that arrived on the GPU to its destinations. Inputs are converted like Convert;
+// arrays of 4-byte words (targets, IDs, the step state) are copied.
 struct TakeBatch {
   static constexpr const char* kName = "take_batch";
   struct Words {

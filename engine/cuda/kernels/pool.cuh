@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Forward a thread goes through the window of an output, row by row. Backward it goes through the
-// windows that cover an input, row by row, and adds what they have for it: each sum is one
-// thread's, in a fixed order.
+// The kernels of pool.h. In the forward pass a thread visits the window of an output, row by row.
+// In the backward pass it visits the windows that cover an input, row by row, and adds their
+// gradients. Each sum belongs to one thread and has a fixed order.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -14,13 +14,13 @@
 
 namespace lockstep::engine::cuda {
 
-// Numbers [begin, end) of an axis.
+// The indices [begin, end) of an axis.
 struct Stretch {
   unsigned begin, end;
   __device__ unsigned size() const { return end - begin; }
 };
 
-// The pixels of a window that lie on the image.
+// Returns the pixels of a window that lie inside the image.
 __device__ inline Stretch pixels_of(unsigned window, unsigned extent, unsigned kernel,
                                     const PoolSizes& s) {
   const unsigned begin = window * s.stride, end = begin + kernel;  // in the padded image
@@ -28,31 +28,31 @@ __device__ inline Stretch pixels_of(unsigned window, unsigned extent, unsigned k
           end - s.padding < extent ? end - s.padding : extent};
 }
 
-// The windows that cover a pixel.
+// Returns the windows that cover a pixel.
 __device__ inline Stretch windows_of(unsigned pixel, unsigned windows, unsigned kernel,
                                      const PoolSizes& s) {
   const unsigned at = pixel + s.padding, last = at / s.stride + 1;
   return {at < kernel ? 0 : (at - kernel) / s.stride + 1, last < windows ? last : windows};
 }
 
-// The number of a pixel in its window.
+// Returns the index of a pixel in its window.
 __device__ inline std::uint32_t place_in(unsigned oy, unsigned ox, unsigned iy, unsigned ix,
                                          const PoolSizes& s) {
   return (iy + s.padding - oy * s.stride) * s.kernel_width + ix + s.padding - ox * s.stride;
 }
 
-// A thread's pixel and first channel, of an image of `width` pixels a row.
+// Holds a thread's pixel and first channel.
 struct Site {
   unsigned y, x, channel;
 };
 
-// n / d, fast where d is a power of two, as groups of channels mostly are.
+// Returns n / d. It is fast if d is a power of two, as most channel groups are.
 __device__ inline unsigned quotient(unsigned n, unsigned d) {
   return (d & (d - 1)) == 0 ? n >> lowest_bit(d) : n / d;
 }
 
-// Calls visit(row, site) for each group of kWidth channels of each image in use that is the
-// thread's.
+// Calls visit(row, site) for each group of kWidth channels that the thread owns in the images in
+// use.
 template <unsigned kWidth, class Visit>
 __device__ void each_site(const StepState* state, const PoolSizes& s, unsigned height,
                           unsigned width, Visit visit) {
@@ -82,7 +82,7 @@ __device__ void pool_window(const PoolForward& a, const T* image, Site site, T* 
       for (unsigned w = 0; w < kWidth; ++w) {
         const float value = values.values[w];
         float& so_far = result.values[w];
-        // A number that is none (NaN) wins over all numbers, so that it is seen further on.
+        // NaN wins over all numbers, so that it propagates.
         const bool wins = first || value > so_far || (value != value && so_far == so_far);
         if (!s.largest) {
           so_far += value;
@@ -120,7 +120,7 @@ __device__ void pool_windows(const PoolForward& a) {
   });
 }
 
-// Calls visit(width of a group, a place) with those that the sizes ask for.
+// Calls visit(width of a group, a place) with the types for these sizes.
 template <class Visit>
 __device__ void pool_ways(const PoolSizes& s, Visit visit) {
   const bool whole = s.channels % kPack == 0;
@@ -136,7 +136,7 @@ __device__ void run(const PoolForward& a) {
   pool_ways(a.sizes, [&](auto width, auto place) { pool_windows<T, width(), decltype(place)>(a); });
 }
 
-// What the windows of an image have for one input.
+// Returns the gradient that the windows of an image contribute to one input.
 template <class T, unsigned kWidth, class Place>
 __device__ Pack<float, kWidth> gather(const PoolBackward& a, const T* dy, const Place* places,
                                       Site site, bool aligned) {
@@ -186,9 +186,10 @@ __device__ void run(const PoolBackward& a) {
   pool_ways(a.sizes, [&](auto width, auto place) { gather_all<T, width(), decltype(place)>(a); });
 }
 
-// The rest is for sizes that pools_by_two. A thread starts all its loads before it uses one. Values
-// stay in words of lanes, since nvcc unpacks 16-bit values at their load and then waits for it.
-// A pixel beyond an edge is replaced by the nearest one, since loads in branches wait as well.
+// The remaining code is for sizes with pools_by_two. A thread starts all its loads before it uses
+// one. Values stay in words of lanes, since nvcc unpacks 16-bit values at their load and then waits
+// for it. A pixel beyond an edge is replaced by the nearest one, since loads in branches wait as
+// well.
 template <class T>
 inline constexpr unsigned kWords = kPack * sizeof(T) / sizeof(std::uint32_t);
 template <class T>
@@ -241,8 +242,8 @@ __device__ inline unsigned nearest(unsigned number, unsigned begin, unsigned siz
   return number < begin ? begin : number < begin + size ? number : begin + size - 1;
 }
 
-// Finds the largest number of each lane of word `w`, and the first place that has it. `numbers` are
-// the places of the pixels. A pixel that stands for one beyond an edge keeps its own place.
+// Finds the largest number of each lane of word `w`, and its first place. `numbers` are the places
+// of the pixels. A pixel that replaces one beyond an edge keeps its own place.
 template <class T, unsigned kPixels>
 __device__ inline void find_largest(const Words<T> (&window)[kPixels],
                                     const std::uint32_t (&numbers)[kPixels], unsigned w, bool relu,
@@ -301,8 +302,9 @@ __device__ void run(const NinePoolForward& a) {
   pool_by_two<T, 3>(a);
 }
 
-// Two by two inputs, and the windows that they have: kWindows by kWindows, of which the last begins
-// at the first input. In the padded image inputs and windows begin at even numbers.
+// Computes the gradients of two by two inputs from their windows: kWindows by kWindows, of which
+// the last begins at the first input. In the padded image, inputs and windows begin at even
+// coordinates.
 template <class T, unsigned kWindows>
 class FourInputs {
  public:
@@ -312,7 +314,7 @@ class FourInputs {
     constexpr unsigned kBefore = kWindows - 1;
     bool there[kWindows * kWindows];
     repeat<kWindows * kWindows>([&](unsigned n) {
-      const unsigned oy = site.y + n / kWindows, ox = site.x + n % kWindows;  // kBefore too many
+      const unsigned oy = site.y + n / kWindows, ox = site.x + n % kWindows;  // larger by kBefore
       const unsigned y = nearest(oy, kBefore, s.output_height),
                      x = nearest(ox, kBefore, s.output_width);
       there[n] = y == oy && x == ox;
@@ -325,7 +327,8 @@ class FourInputs {
     });
   }
 
-  // Returns what the windows have for word `w` of an input. One window's needs no rounding.
+  // Returns the sum over the windows for word `w` of an input. The value of a single window needs
+  // no rounding.
   __device__ std::uint32_t sum(unsigned input, unsigned w) const {
     constexpr unsigned kLanes = 4 / sizeof(T);
     Pack<float, kLanes> sums;
@@ -351,7 +354,7 @@ class FourInputs {
   Words<PoolPlace> winners_[kWindows * kWindows];
 };
 
-// Inputs that are in no window, at the lower and right edge, have a site, too.
+// Computes dx. Inputs at the lower and right edge that are in no window have a site, too.
 template <class T, unsigned kWindows>
 __device__ void gather_by_two(const PoolBackward& a) {
   const PoolSizes& s = a.sizes;
@@ -363,12 +366,12 @@ __device__ void gather_by_two(const PoolBackward& a) {
     const FourInputs<T, kWindows> four(s, static_cast<const T*>(a.dy) + at,
                                        static_cast<const PoolPlace*>(a.places) + at, site);
     T* const image = static_cast<T*>(a.dx) + row * inputs + site.channel;
-    // The last first: stores keep the compiler from moving the only use of a load,
-    // and the load with it, behind a branch.
+    // Starts with the last: stores keep the compiler from moving the only use of a load, and the
+    // load with it, behind a branch.
     repeat<4>([&](unsigned i) {
       const unsigned input = 3 - i;
       const unsigned y = 2 * site.y + input / 2 - s.padding, x = 2 * site.x + input % 2 - s.padding;
-      if (y >= s.height || x >= s.width) return;  // numbers below zero wrap
+      if (y >= s.height || x >= s.width) return;  // negative numbers wrap
       Words<T> dx;
       repeat<kWords<T>>([&](unsigned w) { dx.values[w] = four.sum(input, w); });
       store_words(dx, image + (y * s.width + x) * s.channels);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Pools of NHWC images: arguments of their kernels. Pointers are addresses of the GPU, to arrays of
-// the module's type. Any grid; a block works on the images of its row, block_row(), block_row() +
-// block_rows(), ..., a thread on kPack neighbouring channels or on one. What covers an image with
-// one element a thread and 256 threads a block is pool_blocks.
+// Kernel arguments of pooling of NHWC images. Pointers are GPU addresses of arrays of the module's
+// element type. Any grid works: a block processes the images block_row(), block_row() +
+// block_rows(), ..., and a thread processes kPack neighboring channels or one. pool_blocks covers
+// an image with one item per thread and 256 threads per block.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace lockstep::engine::cuda {
 
-// engine::PoolSpec, with what follows from it, in numbers that are fast to divide.
+// Holds engine::PoolSpec and derived sizes, in a type that is fast to divide.
 struct PoolSizes {
-  bool largest = true;  // else the average, which leaves padding out
+  bool largest = true;  // else the average, which ignores padding
   unsigned height = 0, width = 0, channels = 0;
   unsigned output_height = 0, output_width = 0;
   unsigned kernel_height = 2, kernel_width = 2;
   unsigned stride = 2, padding = 0;
-  bool relu = false;  // of a largest pool: nobody wins where nothing is above 0
+  bool relu = false;  // max only: no winner unless above 0
 };
 
-// `places`, of a largest pool: for each output the number of its winner in its window, row by row,
-// as a PoolPlace; where windows have more pixels than that counts, as a LargePoolPlace. The largest
-// of either is no pixel's.
+// The type of `places` of max pooling: the index of each output's winner in its window, row by row.
+// PoolPlace suffices for small windows, LargePoolPlace for others. The largest value of either type
+// means no pixel.
 using PoolPlace = std::uint8_t;
 using LargePoolPlace = std::uint32_t;
 constexpr bool small_places(std::size_t pixels) {
@@ -39,7 +39,7 @@ struct PoolForward {
   void* places = nullptr;
 };
 
-// All of dx in the rows in use is written.
+// Writes all of dx in the rows in use.
 struct PoolBackward {
   static constexpr const char* kName = "pool_backward";
   const StepState* state = nullptr;
@@ -49,9 +49,9 @@ struct PoolBackward {
   const void* places = nullptr;
 };
 
-// The same for windows of 2 x 2 and of 3 x 3, two pixels apart, of whole groups of 8 channels, at
-// addresses that are aligned to 16 bytes. A thread makes an output; backward 2 x 2 inputs, which at
-// most 2 x 2 windows cover.
+// The remaining kernels require windows of 2 x 2 or 3 x 3 with stride 2, and whole groups of 8
+// channels. Addresses are aligned to 16 bytes. A thread computes one output; in the backward pass
+// it computes 2 x 2 inputs, which at most 2 x 2 windows cover.
 struct QuadPoolForward : PoolForward {
   static constexpr const char* kName = "quad_pool_forward";
 };
@@ -75,7 +75,7 @@ constexpr unsigned input_pairs(unsigned extent, unsigned padding) {
 }
 
 constexpr unsigned kPoolThreads = 256;
-// For `elements` of an image, of so many channels.
+// Returns the blocks for `elements` of an image with `channels` channels.
 constexpr unsigned pool_blocks(std::size_t elements, std::size_t channels) {
   const std::size_t items = channels % 8 == 0 ? elements / 8 : elements;
   return unsigned((items + kPoolThreads - 1) / kPoolThreads);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How a kernel tells that a number from a file is none that it may be: it cannot throw. One word of
-// the GPU's memory, which the host sets to kNone before, and reads when it waits for the GPU. The
-// kernel goes on as if the number were 0.
+// The report of a kernel that found an invalid number from a file, since it cannot throw. It is one
+// word of GPU memory. The host sets it to kNone beforehand and reads it when it waits for the GPU.
+// The kernel continues as if the number were 0.
 #pragma once
 #include <cstdint>
 

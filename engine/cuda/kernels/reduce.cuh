@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reductions of the module's type T, computed in float32. A thread has some neighbouring elements
-// of all sources at a time, and loads all of them before it adds: of sums as many as are 16 bytes,
-// of updates four, so that what lies side by side in float32 is accessed by neighbouring threads.
+// Reductions of the module's type T, computed in float32. A thread loads some neighboring elements
+// of all sources before it adds them. Sums load 16 bytes per source. Updates load four elements, so
+// that neighboring threads access neighboring float32 values.
 #pragma once
 #include <cstddef>
 #include <exact.cuh>
@@ -20,8 +20,8 @@ __device__ void store_all(const Targets& to, std::size_t i, const Pack<T, kWidth
   for (unsigned t = 0; t < to.count; ++t) store(pack, static_cast<T*>(to.at[t]) + i, true);
 }
 
-// The product with `scale` is that of engine/ops/reduce.h: in float64 where it is of float32, but
-// for a scale that float32 holds, where float32 gives the same.
+// Multiplies by `scale` as in engine/ops/reduce.h. For float32 the product is float64, unless
+// float32 represents the scale exactly and thus gives the same result.
 template <class T>
 class SumEnd {
  public:
@@ -31,7 +31,7 @@ class SumEnd {
         scales_(a.scale != 1),
         narrow_(sizeof(T) == 2 || double(narrow_scale_) == a.scale),
         rounds_(a.rounds) {}
-  // One source is copied bit by bit where nothing is done to it.
+  // Returns whether the only source is copied bit by bit, since nothing changes it.
   __device__ bool copies(const Sources& from) const {
     return from.count == 1 && !scales_ && !rounds_;
   }
@@ -85,7 +85,7 @@ __device__ void run(const ReduceSquares& a) {
   }
 }
 
-// Where the weights are that the rule reads: of 16 bits the masters.
+// Returns the weights that the rule reads: the masters for 16-bit types.
 template <class T>
 __device__ auto old_weights(const UpdateTerms& terms) {
   if constexpr (sizeof(T) == 2) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The arithmetic of collectives (engine/ops/reduce.h) on a GPU: arguments of its kernels. Sums of
-// the module's type at the speed of memory, alone, with squares, and with the optimizer; all else
-// by one slow kernel. Bits are those of the processor. Pointers are addresses that the GPU reaches,
-// of its own memory or of another's, aligned to the element; at 16 bytes, all of them at the same
-// element, an access is of 16 bytes. A target may be the memory of a source, else it lies apart
-// from all of them. Grids: any number of blocks of kReduceThreads, `reduce_blocks` fills a GPU;
-// with squares a block of threads has one block of the arena.
+// Kernel arguments of the arithmetic of collectives (engine/ops/reduce.h) on a GPU. Sums of the
+// module's type run at memory speed, alone, with squares, and with the optimizer. One slow kernel
+// does everything else. Results have the processor's bits. Pointers are addresses that the GPU can
+// access, in its own memory or another's, aligned to the element. An access has 16 bytes if all
+// arrays are aligned to 16 at the same element. A target may be the memory of a source; otherwise
+// they must not overlap. Grids: any number of blocks of kReduceThreads; `reduce_blocks` fills a
+// GPU. With squares, a thread block processes one block of the arena.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -20,9 +20,9 @@
 namespace lockstep::engine::cuda {
 
 inline constexpr unsigned kReduceThreads = 256;
-inline constexpr unsigned kMostPlaces = 64;   // sources, or targets, of one call
-inline constexpr unsigned kMostOfTree = 7;    // sums that a tree of so many sources has open
-inline constexpr unsigned kMostTogether = 8;  // sources whose loads are under way together
+inline constexpr unsigned kMostPlaces = 64;   // sources, or targets, per call
+inline constexpr unsigned kMostOfTree = 7;    // pending sums in a tree of kMostPlaces
+inline constexpr unsigned kMostTogether = 8;  // sources whose loads overlap
 
 struct Sources {
   std::array<const void*, kMostPlaces> at{};
@@ -33,14 +33,16 @@ struct Targets {
   unsigned count = 0;
 };
 
-// What an update needs besides the gradients. `weight` is not read where there is a master, which
-// weights of 16 bits have. Slots and masters are float32, those of float64 float64.
+// Holds the operands of an update besides the gradients. If there is a master, as for 16-bit
+// weights, `weight` is not read. Slots and masters are float32; for float64 they are float64.
 struct UpdateTerms {
   UpdateRule rule;
   const StepState* state = nullptr;  // rate, step and loss scale
-  double scale = 1;                  // of the gradients, where nothing was found of them all
-  double local_rate = 1;             // lars
-  bool decays = true;  // of the first element; of boundaries[0] and behind it the opposite, ...
+  double scale = 1;                  // of the gradients, without `factors`
+  double local_rate = 1;             // for LARS
+  // True if the first element decays. The value flips at boundaries[0], and at each further
+  // boundary.
+  bool decays = true;
   unsigned boundary_count = 0;
   std::array<std::size_t, kMostBoundaries> boundaries{};
   const void* weight = nullptr;
@@ -50,8 +52,8 @@ struct UpdateTerms {
   const double* found_rate = nullptr;
 };
 
-// The sum, times `scale` where it is not 1; with `rounds`, of float32 alone, rounded to a number
-// that bfloat16 has.
+// Computes the sum, times `scale` if it is not 1. With `rounds`, which is for float32 only, it is
+// rounded to a number that bfloat16 represents.
 struct ReduceSum {
   static constexpr const char* kName = "reduce_sum";
   Sources from;
@@ -61,17 +63,18 @@ struct ReduceSum {
   bool rounds = false;
 };
 
-// The sum, and of each kBlock elements the sum of the squares of what is stored.
+// Computes the sum, and for each kBlock elements the sum of the squares of the stored values.
 struct ReduceSquares {
   static constexpr const char* kName = "reduce_squares";
   Sources from;
   Targets to;
   std::size_t count = 0;
-  double* squares = nullptr;  // for each begun block one number, for no elements one too ...
-  std::size_t step = 1;       // ... each so many after the one before
+  // One number per begun block, and one if there are no elements. They are `step` apart.
+  double* squares = nullptr;
+  std::size_t step = 1;
 };
 
-// The sums are gradients; targets get the new weights.
+// Updates weights. The sums are gradients; the targets receive the new weights.
 struct ReduceUpdate {
   static constexpr const char* kName = "reduce_update";
   Sources from;
@@ -80,8 +83,8 @@ struct ReduceUpdate {
   UpdateTerms terms = {};
 };
 
-// Any type and operation; `target` is another type than `dtype` where one source of float32 becomes
-// bfloat16, or the other way round.
+// Reduces any type by any operation. `target` differs from `dtype` if one source is converted
+// between float32 and bfloat16.
 struct ReduceAny {
   static constexpr const char* kName = "reduce_any";
   DType dtype = DType::kFloat32, target = DType::kFloat32;
@@ -96,7 +99,7 @@ struct ReduceAny {
   UpdateTerms terms = {};
 };
 
-// A block for each `of_block` elements, but no more than several times as many as run at a time.
+// Returns one block per `of_block` elements, but at most several times as many as run at a time.
 constexpr unsigned reduce_blocks(std::size_t count, std::size_t of_block, int multiprocessors) {
   const std::size_t wanted = (count + of_block - 1) / of_block;
   const std::size_t most = std::size_t(multiprocessors) * 32;

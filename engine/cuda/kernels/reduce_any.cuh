@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reductions of any type, by any operation, with any epilogue: an element a thread, computed in the
-// type itself, those of 16 bits in float32.
+// Reductions of any type, by any operation, with any epilogue. Each thread computes one element at
+// a time, in the type itself; 16-bit types use float32.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +34,7 @@ __device__ T rounded(Computed<T> value) {
   }
 }
 
-// Integers wrap around, as unsigned ones do; a number that is none (NaN) wins over all numbers.
+// Combines two numbers. Integers wrap around like unsigned ones; NaN wins over all numbers.
 template <class Number>
 __device__ Number joined(ReduceOp op, Number a, Number b) {
   if (op == ReduceOp::kMin) return b < a || b != b ? b : a;
@@ -48,7 +48,7 @@ __device__ Number joined(ReduceOp op, Number a, Number b) {
   }
 }
 
-// Element i of all sources.
+// Combines element i of all sources.
 template <class T>
 __device__ Computed<T> combined(const ReduceAny& a, std::size_t i) {
   return balanced<Computed<T>>(
@@ -61,7 +61,7 @@ __device__ void store_each(const Targets& to, std::size_t i, T value) {
   for (unsigned t = 0; t < to.count; ++t) static_cast<T*>(to.at[t])[i] = value;
 }
 
-// The sum of element i, or what the epilogue makes of it.
+// Returns the sum of element i after the epilogue.
 template <class T>
 __device__ T ended(const ReduceAny& a, std::size_t i) {
   const bool as_is = a.epilogue == Epilogue::kNone || a.epilogue == Epilogue::kSquares;

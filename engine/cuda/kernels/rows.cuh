@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bodies of the kernels in rows.h.
+// The kernels of rows.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +34,7 @@ __device__ void run(const ClearRest& a) {
 
 template <class Unit>
 __device__ void copy_column_units(const CopyColumns& a) {
-  const std::size_t width = a.count / sizeof(Unit);  // units of a row that are copied
+  const std::size_t width = a.count / sizeof(Unit);  // copied units per row
   const std::size_t count = std::size_t(a.state->examples) * width;
   const Unit* const x = static_cast<const Unit*>(a.x) + a.from / sizeof(Unit);
   Unit* const y = static_cast<Unit*>(a.y) + a.to / sizeof(Unit);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Arguments of kernels that move or clear rows of a batch, of any element type: they count bytes.
-// Addresses are the GPU's. Any grid gives the same; accesses are of 16 bytes where everything is a
-// multiple of that.
+// Arguments of kernels that copy or clear rows of a batch of any element type. They count bytes.
+// Addresses are GPU addresses. Any grid gives the same result. Accesses have 16 bytes if all sizes
+// and addresses are multiples of 16.
 #pragma once
 #include <cstddef>
 #include <tuple>
@@ -10,7 +10,7 @@
 
 namespace lockstep::engine::cuda {
 
-// The rows in use of y become those of x, which may be y's memory.
+// Copies the rows in use of x to y. x may be y's memory.
 struct CopyRows {
   static constexpr const char* kName = "copy_rows";
   const StepState* state;
@@ -19,7 +19,7 @@ struct CopyRows {
   std::size_t row_bytes;
 };
 
-// The rows in use become zero.
+// Sets the rows in use to zero.
 struct ClearRows {
   static constexpr const char* kName = "clear_rows";
   const StepState* state;
@@ -27,7 +27,7 @@ struct ClearRows {
   std::size_t row_bytes;
 };
 
-// All rows behind those in use, of the `rows` that were planned, become zero.
+// Sets all rows after those in use to zero, up to the `rows` that were planned.
 struct ClearRest {
   static constexpr const char* kName = "clear_rest";
   const StepState* state;
@@ -36,8 +36,8 @@ struct ClearRest {
   std::size_t rows;
 };
 
-// Bytes [from, from + count) of each row in use of x become bytes [to, to + count) of y. All are
-// multiples of the size of the module's element type, and addresses too.
+// Copies bytes [from, from + count) of each row in use of x to bytes [to, to + count) of y. Sizes
+// and addresses are multiples of the size of the module's element type.
 struct CopyColumns {
   static constexpr const char* kName = "copy_columns";
   const StepState* state;

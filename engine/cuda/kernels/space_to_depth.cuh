@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bodies of the kernels in space_to_depth.h.
+// The kernels of space_to_depth.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace lockstep::engine::cuda {
 
-// The place that a channel of a deep pixel comes from: its pixel in the block, and its channel.
+// Describes the source of a channel of a deep pixel: the pixel in its block, and the channel.
 struct SpaceToDepthPlace {
   unsigned dy, dx, channel;
-  bool there;  // else it is one of the zeros
+  bool there;  // false for a padding channel
 };
 __device__ inline SpaceToDepthPlace space_to_depth_place(const SpaceToDepthSizes& s, unsigned of,
                                                          unsigned inverse) {
@@ -25,7 +25,8 @@ __device__ inline unsigned inverse_of(const SpaceToDepthSizes& s) {
   return 65536 / unsigned(s.channels) + 1;
 }
 
-// A thread makes a group of channels of a deep pixel. A pixel above or left of the image wraps.
+// A thread computes a group of channels of a deep pixel. Coordinates above or left of the image
+// wrap.
 template <class T>
 __device__ void run(const SpaceToDepthImages& a) {
   const SpaceToDepthSizes& s = a.sizes;

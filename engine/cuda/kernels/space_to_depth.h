@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// A convolution of stride 2 over few channels as one of stride 1 over many: blocks of 2 x 2 pixels
-// of the padded image become one deep pixel, whose channels are those of the block's pixels, row by
-// row, and zeros up to `depth`. With p the padding,
+// A convolution of stride 2 over few channels as one of stride 1 over many. Blocks of 2 x 2 pixels
+// of the padded image become one deep pixel. Its channels are those of the block's pixels, row by
+// row, and zeros up to `depth`. With the padding p,
 //   deep[by, bx, (2 dy + dx) channels + c] = x[2 by + dy - p, 2 bx + dx - p, c]
-// and weights likewise, so kernels of k x k become (k + 1) / 2 x (k + 1) / 2. Arguments of the
-// kernels that go there, and back with the gradient of weights. Which convolutions go so:
-// engine/cuda/space_to_depth_convolution.h. Addresses are the GPU's, arrays are of the module's
-// type; any grid.
+// and likewise for weights, so kernels of k x k become (k + 1) / 2 x (k + 1) / 2. These are the
+// arguments of the kernels that rearrange images and weights, and the gradient of weights back.
+// engine/cuda/space_to_depth_convolution.h selects the convolutions. Addresses are GPU addresses,
+// arrays have the module's element type, and any grid works.
 #pragma once
 #include <cstddef>
 #include <tuple>
@@ -16,17 +16,18 @@
 namespace lockstep::engine::cuda {
 
 struct SpaceToDepthSizes {
-  std::size_t height = 0, width = 0, channels = 0, padding = 0;  // of the image
-  std::size_t kernel_height = 0, kernel_width = 0, filters = 0;  // before
-  std::size_t deep_height = 0, deep_width = 0, depth = 0;        // of the deep image
+  std::size_t height = 0, width = 0, channels = 0, padding = 0;  // image sizes
+  std::size_t kernel_height = 0, kernel_width = 0, filters = 0;  // of the original convolution
+  std::size_t deep_height = 0, deep_width = 0, depth = 0;        // sizes of the deep image
 };
 
-// Rows that are planned and not in use become zeros: products go over all of them.
+// Makes the deep images. Planned rows that are not in use become zeros, since products go over all
+// of them.
 struct SpaceToDepthImages {
   static constexpr const char* kName = "space_to_depth_images";
   const StepState* state = nullptr;
   SpaceToDepthSizes sizes;
-  std::size_t rows = 0;  // planned
+  std::size_t rows = 0;  // planned rows
   const void* x = nullptr;
   void* deep = nullptr;  // aligned to 16 bytes
 };

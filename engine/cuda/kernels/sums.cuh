@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bodies of the two sums of sums.h.
+// The kernels of sums.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace lockstep::engine::cuda {
 
-// The numbers below a node of the tree of balanced_sum: those of the root in two halves, depth by
-// depth, as the bits of `node` say, the highest first.
+// The numbers below a node of the tree of balanced_sum. At each depth the numbers are split into
+// two halves, and the bits of `node` select one, starting with the highest.
 struct TreeRange {
   std::size_t first, count;
 };
@@ -25,7 +25,7 @@ __device__ inline TreeRange tree_range(std::size_t count, std::size_t node, unsi
   return range;
 }
 
-// A part of the sum; nothing is added for a part without numbers, so that -0 stays what it is.
+// Holds a part of the sum. Nothing is added for a part without numbers, so that -0 stays -0.
 struct PartOfSum {
   double sum;
   bool empty;
@@ -34,9 +34,9 @@ __device__ inline PartOfSum sum_of_parts(PartOfSum first, PartOfSum second) {
   return second.empty ? first : PartOfSum{first.sum + second.sum, false};
 }
 
-// Each thread adds the subtree of one of the kThreads nodes at its depth: it meets the leaves in
-// order, and keeps one finished part a level, as a binary counter keeps digits. Then threads add
-// what two subtrees came to, level by level.
+// Each thread adds the subtree of one of the kThreads nodes at its depth. It visits the leaves in
+// order, and keeps one finished part per level, like the digits of a binary counter. Threads then
+// add the sums of two subtrees, level by level.
 template <class T>
 __device__ void run(const BatchSum& a) {
   constexpr unsigned kMostDepth = 40;
@@ -44,7 +44,8 @@ __device__ void run(const BatchSum& a) {
   const double* const rows = a.rows[block()];
   unsigned levels = 0;  // of the nodes
   while (BatchSum::kThreads >> levels > 1) ++levels;
-  unsigned below = 0;  // levels of a subtree, whose leaves hold one number or none
+  // Levels of a subtree, whose leaves hold one number or none.
+  unsigned below = 0;
   while ((std::size_t(BatchSum::kThreads) << below) < count) ++below;
 
   PartOfSum finished[kMostDepth];
@@ -68,7 +69,7 @@ __device__ void run(const BatchSum& a) {
   if (thread() == 0) a.sums[block()] = parts[0].sum;
 }
 
-// Word `index` of the data; what a short last one lacks is zero.
+// Returns word `index` of the data. A short last word is padded with zeros.
 __device__ inline std::uint32_t word_at(const Checksum& a, std::size_t index) {
   const std::size_t at = index * 4;
   const auto* const bytes = static_cast<const std::uint8_t*>(a.data) + at;
@@ -80,7 +81,7 @@ __device__ inline std::uint32_t word_at(const Checksum& a, std::size_t index) {
   return word;
 }
 
-// The part of thread `first` of `stride`.
+// Adds the part of thread `first` of `stride`.
 __device__ inline void add_checksum(const Checksum& a, std::size_t first, std::size_t stride) {
   using Words = WideAccess<std::uint32_t>;
   std::uint64_t sum = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Arguments of the two sums whose bits engine/ops/definitions.h fixes for all devices. Addresses
-// are the GPU's.
+// Kernel arguments of the two sums whose bits engine/ops/definitions.h defines for all devices.
+// Addresses are GPU addresses.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,32 +10,32 @@
 
 namespace lockstep::engine::cuda {
 
-// The sum of the rows in use, as balanced_sum has it: of one batch or two, each by a block of
-// kThreads.
+// Computes the sum of the rows in use like balanced_sum, for one batch or two. Each batch takes a
+// block of kThreads.
 struct BatchSum {
   static constexpr const char* kName = "batch_sum";
   static constexpr unsigned kThreads = 256;  // a power of two
   const StepState* state;
   const double* rows[2];
-  double* sums;  // may be memory of the host that the GPU reaches
+  double* sums;  // may be host memory that the GPU accesses
 };
 
-// Adds to *sum, which must have been set, the checksum of some bytes. Any grid.
+// Adds the checksum of some bytes to *sum, which must be initialized. Any grid.
 struct Checksum {
   static constexpr const char* kName = "checksum";
   const void* data;
   std::size_t bytes;
-  std::size_t offset;  // words of 4 bytes before `data`
+  std::size_t offset;  // 4-byte words before `data`
   std::uint64_t* sum;
 };
 
-// Adds to sums[i] the checksum of range i. Column i of the grid, of kRows blocks, does it.
+// Adds the checksum of range i to sums[i], with kRows blocks in column i of the grid.
 struct Checksums {
   static constexpr const char* kName = "checksums";
   static constexpr unsigned kRows = 2;
   const void* data;
   const std::size_t* ranges;  // begin and end of each, in elements ...
-  std::size_t width;          // ... of so many bytes
+  std::size_t width;          // ... of `width` bytes
   std::uint64_t* sums;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The balanced tree of engine/ops/reduce.h, and how threads share the elements of a reduction.
+// The balanced tree of engine/ops/reduce.h, and the distribution of a reduction's elements over
+// threads.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +12,9 @@
 
 namespace lockstep::engine::cuda {
 
-// How many sums are complete when source `i` of `count` is there: so often the two last ones that
-// are open become one. On the way from the root to the source each turn to the right is one, that
-// no turn to the left follows.
+// Returns how many sums are complete after source `i` of `count`. That often the last two pending
+// sums are joined. It equals the number of right turns on the path from the root to the source
+// after the last left turn.
 __device__ inline unsigned complete_after(unsigned i, unsigned count) {
   unsigned complete = 0;
   while (count > 1) {
@@ -30,7 +31,8 @@ __device__ inline unsigned complete_after(unsigned i, unsigned count) {
   return complete;
 }
 
-// Of any number of sources, one after the other: join(left, right) of what read(i) gives.
+// Reduces any number of sources, one after the other, by join(left, right) of the values of
+// read(i).
 template <class Value, class Read, class Join>
 __device__ Value balanced(unsigned count, Read read, Join join) {
   Value open[kMostOfTree];
@@ -45,7 +47,7 @@ __device__ Value balanced(unsigned count, Read read, Join join) {
   return open[0];
 }
 
-// Of kCount sources from `first` on, in registers.
+// Reduces kCount sources from `first` on, in registers.
 template <unsigned kCount, class Read, class Join>
 __device__ auto balanced_of(unsigned first, Read read, Join join) {
   if constexpr (kCount == 1) {
@@ -64,7 +66,7 @@ __device__ Pack<float, kWidth> added(const Pack<float, kWidth>& a, const Pack<fl
   return sum;
 }
 
-// Elements i, ..., i + kWidth - 1 of all sources, of T; packs are aligned.
+// Sums elements i, ..., i + kWidth - 1 of all sources, which have type T. Packs are aligned.
 template <class T, unsigned kWidth>
 __device__ Pack<float, kWidth> sum_at(const Sources& from, std::size_t i) {
   const auto read = [&](unsigned s) {
@@ -94,7 +96,7 @@ __device__ Pack<float, kWidth> sum_at(const Sources& from, std::size_t i) {
   }
 }
 
-// The first element, of the first kPack, at which arrays are aligned to 16 bytes, all of them.
+// Finds the first element, among the first kPack, at which all arrays are aligned to 16 bytes.
 class CommonStart {
  public:
   template <class T>
@@ -109,7 +111,7 @@ class CommonStart {
     for (unsigned s = 0; s < from.count; ++s) meet(static_cast<const T*>(from.at[s]));
     for (unsigned t = 0; t < to.count; ++t) meet(static_cast<const T*>(to.at[t]));
   }
-  // Of `count` elements; all of them where there is none.
+  // Returns that element, or `count` if there is none.
   __device__ std::size_t of(std::size_t count) const {
     return common_ && start_ < count ? start_ : count;
   }
@@ -120,7 +122,7 @@ class CommonStart {
 };
 
 // Calls visit(Width<kMany>, i) for whole packs from `start` on, and visit(Width<1>, i) for the
-// elements before and behind them, each by one thread.
+// elements before and after them. One thread handles each.
 template <unsigned kMany, class Visit>
 __device__ void each_pack(std::size_t start, std::size_t count, Visit visit) {
   const std::size_t packs = (count - start) / kMany, singles = count - packs * kMany;
@@ -131,8 +133,8 @@ __device__ void each_pack(std::size_t start, std::size_t count, Visit visit) {
     visit(Width<1>(), s < start ? s : s + packs * kMany);
 }
 
-// The processor's sum of squares: eight running sums, and a tree of them. All threads of a block
-// call it; `values` [count] are shared.
+// Computes the processor's sum of squares: eight running sums, and a tree over them. All threads of
+// a block call it; `values` [count] are in shared memory.
 __device__ inline void add_squares(const double* values, unsigned count, double* squares) {
   constexpr unsigned kLanes = 8;
   double* const sums = shared<double, kLanes>();

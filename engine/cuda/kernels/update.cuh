@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The optimizer's rules (engine/ops/update_rule.h), element by element in Number, with the bits of
-// the processor's: each operation is rounded, and what is the same for all elements is computed
-// first, in float64.
+// The optimizers' rules (engine/ops/update_rule.h), element by element in Number, with the
+// processor's bits. Each operation is rounded, and values common to all elements are first computed
+// in float64.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::engine::cuda {
 
-// A number of twice the precision, high + low.
+// Represents a number of twice the precision, high + low.
 struct Twofold {
   double high, low;
 };
@@ -24,8 +24,9 @@ __device__ inline Twofold product(Twofold a, Twofold b) {
   return {sum, minus(low, minus(sum, high))};
 }
 
-// base^exponent by squaring, of a base from 0 to 1, to the last bit but for one in 2^40: what a
-// library's function gives that is right, and not what one gives that is fast.
+// Returns base^exponent by squaring, for a base from 0 to 1. The result is correctly rounded except
+// in one of 2^40 cases. It thus equals the result of an exact library function, but not that of a
+// fast one.
 __device__ inline double power(double base, std::uint64_t exponent) {
   Twofold result{1, 0}, square{base, 0};
   for (; exponent > 0; exponent /= 2) {
@@ -35,13 +36,13 @@ __device__ inline double power(double base, std::uint64_t exponent) {
   return result.high;
 }
 
-// What an element keeps.
+// The optimizer state of an element.
 template <class Number>
 struct Slots {
   Number values[UpdateRule::kMaxSlots];
 };
 
-// Which elements decay, from one on, in ascending order.
+// Returns which elements decay, in ascending order from `first` on.
 class Decays {
  public:
   __device__ Decays(const UpdateTerms& terms, std::size_t first) : terms_(terms) {
@@ -70,7 +71,7 @@ class Decays {
   std::size_t next_ = 0;
 };
 
-// Made by all threads of a block together.
+// Applies an update rule. All threads of a block construct it together.
 template <class Number>
 class Rule {
  public:
@@ -118,8 +119,8 @@ class Rule {
   __device__ unsigned slots() const { return slots_; }
   __device__ bool skips() const { return skips_; }  // the step changes nothing
 
-  // The new weight of a sum of gradients and the old weight, which decays or does not; moves the
-  // slots.
+  // Returns the new weight from a sum of gradients and the old weight, with or without decay.
+  // Updates the slots.
   __device__ Number next(Number sum, Number weight, bool decays, Slots<Number>& slots) const {
     const Number g = plus(times(scale_, sum), times(decays ? decay_ : Number(0), weight));
     Number &first = slots.values[0], &second = slots.values[1];

@@ -10,7 +10,7 @@ namespace {
 
 using engine::require;
 
-// What each kind of partitioner asks for; `row`: bytes of one.
+// Computes the number of shards for each kind of partitioner. `row`: bytes of one row.
 struct Count {
   const VarInfo& variable;
   std::size_t rows, row, servers;
@@ -20,7 +20,7 @@ struct Count {
     require(fixed.shards > 0, "variable {} cannot be cut into 0 shards", variable.name);
     return std::min(fixed.shards, rows);
   }
-  // The smallest of n shards has floor(rows / n) rows, which are enough while n <= rows / enough.
+  // The smallest of n shards has floor(rows / n) rows, which suffice if n <= rows / enough.
   std::size_t operator()(MinShardBytes least) const {
     require(least.bytes > 0, "variable {} cannot have shards of at least 0 bytes", variable.name);
     const std::size_t enough = (least.bytes - 1) / row + 1;
@@ -53,7 +53,7 @@ std::size_t shards_of(const Partitioner& partitioner, const VarInfo& variable,
 
 std::vector<engine::Range> cut_rows(std::size_t rows, std::size_t shards) {
   require(shards >= 1 && shards <= rows, "{} rows cannot be cut into {} shards", rows, shards);
-  const std::size_t least = rows / shards, larger = rows % shards;  // so many have one row more
+  const std::size_t least = rows / shards, larger = rows % shards;  // these are larger by one
   std::vector<engine::Range> ranges(shards);
   std::size_t at = 0;
   for (std::size_t s = 0; s < shards; ++s) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Cutting a variable into shards, by rows of its axis 0, so that several servers hold it. Shards of
-// a variable follow each other and differ by at most one row, larger ones first. Pure, and nothing
-// of the variable's size is allocated; any thread.
+// Partitioning of a variable into shards, by rows of its axis 0, so that several servers hold it.
+// Shards of a variable are consecutive. Their sizes differ by at most one row, larger ones first.
+// Pure; nothing of the variable's size is allocated; thread-safe.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -12,42 +12,44 @@
 
 namespace lockstep::strategies {
 
-// What is known of a variable, or of one of its shards, before it has a place.
+// Describes a variable, or one of its shards, before its placement.
 struct VarInfo {
-  std::string name = {};     // "conv1.weight"; that of the whole variable for its shards too
-  engine::Shape shape = {};  // of a shard: with its rows
+  // "conv1.weight"; a shard has the name of its variable.
+  std::string name = {};
+  engine::Shape shape = {};  // a shard's has only its rows
   std::size_t bytes = 0;
   bool trainable = true;
-  bool sparse = false;                // pulled and pushed by rows
-  std::size_t shard = 0, shards = 1;  // which of how many; a variable is cut only once
-  bool decays = true;                 // by the optimizer's weight decay
+  bool sparse = false;  // pulled and pushed by rows
+  // Index of this shard and the number of shards; a variable is cut only once.
+  std::size_t shard = 0, shards = 1;
+  bool decays = true;  // subject to the optimizer's weight decay
 };
 
-// Rows of axis 0; a scalar has one.
+// Returns the rows of axis 0; a scalar has one.
 std::size_t rows_of(const engine::Shape& shape);
 
-// Nothing is cut.
+// Keeps every variable whole.
 struct WholeVariables {};
-// So many shards of each variable, or as many as it has rows where these are fewer.
+// Cuts each variable into `shards` shards, or into its rows if it has fewer rows.
 struct FixedShards {
   std::size_t shards = 1;
 };
-// As many shards as have at least so many bytes each, but no more than there are servers.
+// Makes as many shards of at least `bytes` bytes as possible, at most one per server.
 struct MinShardBytes {
   std::size_t bytes = 1;
 };
-// As few shards as have at most so many bytes each; one row is the least that a shard can have.
+// Makes as few shards of at most `bytes` bytes as possible; a shard has at least one row.
 struct MaxShardBytes {
   std::size_t bytes = 1;
 };
 using Partitioner = std::variant<WholeVariables, FixedShards, MinShardBytes, MaxShardBytes>;
 
-// How many shards that makes of the variable: 1 to rows_of(its shape). Throws Error(kInvalid) with
-// the variable's name where the partitioner asks for none or for shards without bytes, and where
-// the variable has no rows, or bytes that are not the same for each.
+// Returns the number of the variable's shards: 1 to rows_of(its shape). Throws Error(kInvalid) with
+// the variable's name if the partitioner asks for no shards or for empty shards. Also throws if the
+// variable has no rows, or if its bytes are not a multiple of its rows.
 std::size_t shards_of(const Partitioner& partitioner, const VarInfo& variable, std::size_t servers);
 
-// Rows [begin, end) of each of `shards` shards; 1 <= shards <= rows.
+// Returns the rows [begin, end) of each of `shards` shards; requires 1 <= shards <= rows.
 std::vector<engine::Range> cut_rows(std::size_t rows, std::size_t shards);
 
 }  // namespace lockstep::strategies

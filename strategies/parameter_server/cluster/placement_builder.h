@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Collects variables in the order in which they are created, and pins those that are created within
-// a scope:
+// A builder that collects variables in the order of their creation. It pins those that are created
+// within a scope:
 //
 //   PlacementBuilder builder;
 //   PlacementScope servers(builder, "/job:ps");
@@ -10,8 +10,7 @@
 //   }
 //   builder.add(w2);                                  // /job:ps, which is its task 0
 //
-// Nested names are merged, inner ones win part by part (task_name.h). Not for several threads at
-// once.
+// Nested names are merged; each part of an inner name wins (task_name.h). Not thread-safe.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -30,24 +29,24 @@ class PlacementBuilder {
   PlacementBuilder& operator=(const PlacementBuilder&) = delete;
 
   void add(VarInfo variable);
-  // What the scopes that are open say together.
+  // Returns the merged name of all open scopes.
   TaskName here() const;
-  // As place_variables does. Where the rules pin a variable too, they win over the scopes, part by
-  // part.
+  // Calls place_variables. If the rules also pin a variable, each part of their name wins over the
+  // scopes.
   VariablePlacement place(std::size_t servers, PlacementRules rules = {}) const;
 
  private:
   friend class PlacementScope;
   std::vector<VarInfo> variables_;
   std::map<std::string, TaskName> pins_;
-  std::vector<TaskName> scopes_;  // open ones, each merged with those around it
+  std::vector<TaskName> scopes_;  // open scopes, each merged with the outer ones
 };
 
-// Open from its construction to its end; scopes end in the reverse order, as blocks do.
+// Opens a scope that ends with this object. Scopes end in reverse order, like blocks.
 class PlacementScope {
  public:
   PlacementScope(PlacementBuilder& builder, const TaskName& name);
-  // Throws as parse_task_name does.
+  // Throws like parse_task_name.
   PlacementScope(PlacementBuilder& builder, std::string_view name);
   ~PlacementScope();
   PlacementScope(const PlacementScope&) = delete;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Who decides on which server a variable lies, in the order in which they are asked:
-//   1. a pin: the variable lies whole on the task that it names;
-//   2. the partitioner: it cuts the variable into shards, each of which then has its own place;
-//   3. the placer: a function, or the least loaded server, or the servers in turn;
-//   4. where a function has no opinion: the servers in turn.
+// Rules for the placement of variables on servers. They apply in this order:
+//   1. A pin puts the whole variable on the task that it names.
+//   2. The partitioner cuts the variable into shards, each with its own place.
+//   3. The placer is a function, the least loaded server, or round-robin.
+//   4. Round-robin decides if the function returns an empty name.
 // Plain values; the functions here are pure.
 #pragma once
 #include <functional>
@@ -17,28 +17,28 @@
 
 namespace lockstep::strategies {
 
-// Servers 0, 1, 2, ..., 0, ... in the order in which variables were created. What is pinned takes
-// no turn.
+// Assigns servers 0, 1, 2, ..., 0, ... in the order in which variables were created. Pinned
+// variables are skipped.
 struct RoundRobin {};
 
-// The server with the fewest bytes so far, the lowest of several such. What is pinned counts from
-// its place in the order on.
+// Chooses the server with the fewest bytes so far, the lowest of equals. A pinned variable counts
+// from its position in the order of creation.
 struct GreedyBytes {};
 
-// A function of one's own. It is asked for each variable, or shard, in the order of creation, and
-// must say the same on every task. A name that says neither job nor task is no opinion.
+// User-defined function, called for each variable or shard in the order of creation. It must return
+// the same on every task. A name without job and task leaves the choice to round-robin.
 using PlacementFunction = std::function<TaskName(const VarInfo&)>;
 
 using Placer = std::variant<RoundRobin, GreedyBytes, PlacementFunction>;
 
 struct PlacementRules {
   Placer placer = RoundRobin{};
-  Partitioner partitioner = WholeVariables{};              // of variables that have none below
+  Partitioner partitioner = WholeVariables{};              // default of `partitioner_of`
   std::map<std::string, Partitioner> partitioner_of = {};  // by variable
-  std::map<std::string, TaskName> pins = {};               // by variable; job "ps" where not said
+  std::map<std::string, TaskName> pins = {};               // by variable; the default job is "ps"
 };
 
-// For flags. Both throw Error(kInvalid) with all that could have been written.
+// These functions parse flags. They throw Error(kInvalid) with all valid forms.
 Placer parse_placement(std::string_view text);       // "round_robin", "greedy"
 Partitioner parse_partition(std::string_view text);  // "none", "fixed:3", "min:64KiB", "max:4MiB"
 

@@ -22,7 +22,7 @@ bool is_job(std::string_view name) {
   });
 }
 
-// Digits only: neither signs nor blanks.
+// Accepts digits only: neither signs nor spaces.
 std::optional<int> number_of(std::string_view text) {
   int value = 0;
   const char* end = text.data() + text.size();
@@ -32,7 +32,7 @@ std::optional<int> number_of(std::string_view text) {
   return value;
 }
 
-// Takes one part, "task:1", into `name`. `text`: the whole, for errors.
+// Parses one part, "task:1", into `name`. `text`: the whole, for errors.
 void take(std::string_view part, std::string_view text, TaskName& name) {
   const std::size_t colon = std::min(part.find(':'), part.size());
   const std::string_view key = part.substr(0, colon);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A task of a job, and a device there: "/job:ps/task:1/cpu:0". Rules may leave any of it out
-// ("/job:worker", "/task:1", "/cpu:0", or nothing); names within each other are merged, and what is
-// still not said is filled in last. Pure; any thread.
+// The name of a task of a job, or of a device there: "/job:ps/task:1/cpu:0". Rules may omit any
+// part ("/job:worker", "/task:1", "/cpu:0", or everything). Nested names are merged; defaults fill
+// the missing parts last. Pure; thread-safe.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,24 +12,25 @@
 namespace lockstep::strategies {
 
 struct TaskName {
-  std::string job = {};                         // "worker", "ps"; empty: not said
-  std::optional<int> task = {};                 // of the job, from 0
-  std::optional<engine::DeviceId> device = {};  // of the task: "cpu", 0
+  std::string job = {};                         // "worker", "ps"; empty: unspecified
+  std::optional<int> task = {};                 // index in the job, from 0
+  std::optional<engine::DeviceId> device = {};  // device of the task: "cpu", 0
   bool operator==(const TaskName&) const = default;
 };
 
-// Parts in any order, each at most once; "" says nothing; a device without its number is the first.
-// Throws Error(kInvalid) with the text and the part of it that cannot be read.
+// Accepts parts in any order, each at most once. "" specifies nothing; a device without a number is
+// the first. Throws Error(kInvalid) with the text and its invalid part.
 TaskName parse_task_name(std::string_view text);
 
-// Job, task, device, as far as they are said: what parse_task_name reads back as the same.
+// Returns the specified parts: job, task, device. parse_task_name returns the same name for this
+// text.
 std::string to_string(const TaskName& name);
 
-// What `inner` says, part by part, and what `outer` says of the rest. A device is one part: its
-// kind and its number belong together.
+// Returns the parts of `inner`, and the parts of `outer` that `inner` does not specify. A device is
+// one part, kind and number together.
 TaskName merge(const TaskName& outer, const TaskName& inner);
 
-// Task 0 and cpu:0 where they are not said. The job stays as it is.
+// Fills in task 0 and cpu:0 if they are unspecified. The job is unchanged.
 TaskName with_defaults(TaskName name);
 
 }  // namespace lockstep::strategies

@@ -8,7 +8,8 @@
 namespace lockstep::strategies {
 namespace {
 
-// The line at `at`, which moves on to the next one; "nothing" behind the last.
+// Returns the line at `at` and advances `at` to the next line; returns "nothing" after the last
+// line.
 std::string line(std::string_view text, std::size_t& at) {
   if (at >= text.size()) return "nothing";
   const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -21,7 +22,7 @@ std::string_view without_last_newline(std::string_view text) {
   return text.ends_with('\n') ? text.substr(0, text.size() - 1) : text;
 }
 
-// The first line that differs, with its number where there is more to be seen than it.
+// Describes the first line that differs. `numbered`: with its number, for texts of several lines.
 std::string difference(std::string_view what, OwnedText one, OwnedText other, bool numbered) {
   std::size_t at_one = 0, at_other = 0;
   std::string left = line(one.text, at_one), right = line(other.text, at_other);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Two tasks must agree on something that both can write as lines of text: what to say where they do
-// not. Pure; any thread.
+// Messages for two tasks that must agree on a text of several lines and do not. Pure; thread-safe.
 #pragma once
 #include <string>
 #include <string_view>
@@ -12,10 +11,11 @@ struct OwnedText {
   std::string_view text;
 };
 
-// Empty where the texts are equal. Else the first line in which they differ, as both have it, and
-// then both texts whole, each under its owner's name. `what`: "variables lie differently".
+// Returns an empty text if the texts are equal. Otherwise it returns the first line that differs,
+// in both versions, and then both whole texts under their owners' names. `what`: "variables lie
+// differently".
 std::string text_difference(std::string_view what, OwnedText one, OwnedText other);
-// The same without the texts: for settings, where the line that differs says all.
+// Returns the same without the whole texts: for settings, the differing line suffices.
 std::string first_difference(std::string_view what, OwnedText one, OwnedText other);
 
 }  // namespace lockstep::strategies

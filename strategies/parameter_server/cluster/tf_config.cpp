@@ -21,7 +21,7 @@ constexpr std::string_view kExample =
     R"(right is e.g. {"cluster":{"worker":["h1:2222","h2:2222"],"ps":["h3:2222"]},)"
     R"("task":{"type":"worker","index":0}})";
 
-// A value for one line of an error: never long, whatever stands in the variable.
+// Returns a value for one line of an error, clipped to 40 characters.
 std::string brief(const json& value) {
   constexpr std::size_t kMost = 40;
   if (value.is_object()) return "an object";
@@ -42,7 +42,7 @@ const json& member(const json& object, const char* key) {
   return *found;
 }
 
-// Addresses of a job; none where the cluster has no such job.
+// Returns the addresses of a job; empty if the cluster has no such job.
 std::vector<std::string> job(const json& cluster, const char* name) {
   std::vector<std::string> addresses;
   const json* found = find(cluster, name);
@@ -59,7 +59,7 @@ std::vector<std::string> job(const json& cluster, const char* name) {
   return addresses;
 }
 
-// A whole number from 0 on, quoted or not.
+// Returns an integer from 0 on, quoted or not.
 std::optional<std::size_t> index_of(const json& value) {
   if (value.is_number_unsigned()) return value.get<std::size_t>();
   if (!value.is_string()) return std::nullopt;
@@ -130,7 +130,8 @@ void warn_of_unknown(const json& object, std::string_view where,
       warnings.push_back(fmt::format("TF_CONFIG: {}{} is ignored", where, brief(key)));
 }
 
-// An object that names no cluster is none, unless something else in it may have been meant to.
+// Returns whether TF_CONFIG names a cluster. An empty object does not; other keys may be a mistyped
+// "cluster".
 bool names_cluster(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return false;
   const json all = json::parse(text, nullptr, false);

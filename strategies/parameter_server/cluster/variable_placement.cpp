@@ -19,7 +19,8 @@ std::string servers_text(std::size_t servers) {
                       : fmt::format("servers are /job:ps/task:0 to /job:ps/task:{}", servers - 1);
 }
 
-// The server that `name` means; nothing where it says neither job nor task. `who` said it.
+// Returns the server that `name` means, or nothing if it has neither job nor task. `who`: the
+// origin of the name, for errors.
 std::optional<std::size_t> server_of(const TaskName& name, const VarInfo& variable,
                                      std::string_view who, std::size_t servers) {
   require(!name.device || *name.device == engine::DeviceId{"cpu", 0},
@@ -33,7 +34,7 @@ std::optional<std::size_t> server_of(const TaskName& name, const VarInfo& variab
   return task;
 }
 
-// Assigns shards one by one, in order: those that are assigned decide where the next one lies.
+// Assigns shards in order: earlier assignments influence later ones.
 class ShardAssigner {
  public:
   ShardAssigner(const PlacementRules& rules, std::size_t servers)
@@ -41,7 +42,7 @@ class ShardAssigner {
 
   const std::vector<std::size_t>& bytes() const { return bytes_; }
 
-  // Where the pin says that the variable lies; nothing where there is none.
+  // Returns the server to which the variable is pinned, or nothing.
   std::optional<std::size_t> pinned(const VarInfo& variable) const {
     const auto pin = rules_.pins.find(variable.name);
     if (pin == rules_.pins.end()) return std::nullopt;
@@ -69,7 +70,7 @@ class ShardAssigner {
 
  private:
   const PlacementRules& rules_;
-  std::vector<std::size_t> numbers_, bytes_;  // of each server, so far
+  std::vector<std::size_t> numbers_, bytes_;  // per server, so far
   std::size_t next_ = 0;
 };
 
@@ -93,7 +94,7 @@ void check_names(const std::vector<VarInfo>& variables, const PlacementRules& ru
             name);
 }
 
-// The shard as a placer sees it.
+// Returns the shard's description for a placer.
 VarInfo shard_info(const VarInfo& variable, engine::Range rows, std::size_t shard,
                    std::size_t shards) {
   if (shards == 1) return variable;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Where every variable of a job lies: on which server, in which shards. A pure function of the
-// variables in their order, of the number of servers and of the rules, so that each task computes
-// it for itself and none has to be told; servers are told `hash_of` when a job opens on them, and
-// workers compare `describe` with their chief's, of which an error shows the first difference.
-// Costs some microseconds a variable; allocates nothing of their size.
+// The placement of a job's variables: the shards of each variable and their servers. It is a pure
+// function of the ordered variables, the number of servers and the rules, so each task computes it
+// itself. Servers receive `hash_of` when a job opens on them. Workers compare `describe` with the
+// chief's; the error shows the first difference. Costs some microseconds per variable; allocates
+// nothing of the variables' size.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,29 +14,32 @@
 namespace lockstep::strategies {
 
 struct PlacedShard {
-  std::size_t variable = 0;  // of VariablePlacement::variables
-  engine::Range rows = {};   // of axis 0 of the variable; of a scalar [0, 1)
+  std::size_t variable = 0;  // index in VariablePlacement::variables
+  // Rows of axis 0 of the variable; [0, 1) for a scalar.
+  engine::Range rows = {};
   std::size_t server = 0;
-  std::size_t number = 0;  // among the shards of this server, in this order, from 0
+  std::size_t number = 0;  // index among this server's shards, from 0
   std::size_t bytes = 0;
 };
 
 struct VariablePlacement {
   std::vector<VarInfo> variables = {};         // in the order of creation
   std::vector<PlacedShard> shards = {};        // by variable, then by rows
-  std::vector<std::size_t> server_bytes = {};  // of each server, all its shards
+  std::vector<std::size_t> server_bytes = {};  // bytes of all shards of each server
 };
 
-// Throws Error(kInvalid) with the variable's name where it has no name or that of another, where a
-// rule names a variable that is not there, and where a pin or a function names a task that is no
-// server or a device that a server has not.
+// Throws Error(kInvalid) with the variable's name if the name is empty or not unique, or if a rule
+// names an unknown variable. Also throws if a pin or a function names a task that is not a server,
+// or a device that servers do not have.
 VariablePlacement place_variables(std::vector<VarInfo> variables, std::size_t servers,
                                   const PlacementRules& rules);
 
-// For people: one line a shard, then bytes of each server in the last line. No newline at its end.
+// Returns a table for users: one line per shard, and the bytes of each server in the last line. It
+// has no final newline.
 std::string placement_table(const VariablePlacement& placement);
 
-// All of it, for comparing: one line a shard (text_difference.h). Equal texts are equal placements.
+// Returns the whole placement for comparisons, one line per shard (text_difference.h). Equal texts
+// mean equal placements.
 std::string describe(const VariablePlacement& placement);
 std::uint64_t hash_of(const VariablePlacement& placement);
 

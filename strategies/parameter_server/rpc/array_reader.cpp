@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-// Not zeroed: all of it is written.
+// Returns uninitialized memory, since all of it is written.
 std::shared_ptr<std::byte> memory_for(std::size_t bytes) {
   auto* memory = static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
   if (memory == nullptr) engine::fail(engine::Code::kIo, "no memory for {} bytes", bytes);
@@ -62,7 +62,7 @@ ArrayReader::ArrayReader(const std::vector<rpc::Slice>& body, bool bfloat16)
   if (bfloat16) narrow_.resize(kMost * sizeof(BFloat16) / sizeof(double));
 }
 
-// Where the next bytes are, and goes on behind them; null where they are not in one slice, or not
+// Returns the next bytes and advances past them. Returns null if they span slices or are not
 // aligned.
 const std::byte* ArrayReader::in_place(std::size_t bytes, std::size_t alignment) {
   while (slice_ < body_.size() && at_ == body_[slice_].size) ++slice_, at_ = 0;
@@ -96,7 +96,7 @@ void ArrayReader::skip(std::size_t bytes) {
   }
 }
 
-// Widened or copied, so many elements as `scratch_` holds at a time.
+// Widens or copies in pieces of kMost elements.
 void ArrayReader::read(std::byte* to, std::size_t elements, DType dtype) {
   if (!bfloat16_) return copy(to, elements * size_of(dtype));
   for (std::size_t done = 0; done < elements;) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The elements of arrays out of the slices of a message's body, front to back, in memory aligned to
-// them: the slices' own where it is, else a copy. Those that travel as bfloat16 are widened. The
-// body outlives the reader, and is long enough for all that is asked (checked before). One thread.
+// A reader of array elements from the slices of a message's body, front to back. Elements are
+// aligned: in the slice's own memory if possible, otherwise in a copy. Elements that travel as
+// bfloat16 are widened. The body must outlive the reader and be long enough for all reads (checked
+// by the caller). Not thread-safe.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -12,25 +13,26 @@
 
 namespace lockstep::strategies {
 
-// Bytes of an element on the wire.
+// Returns the bytes of an element on the wire.
 std::size_t wire_width(engine::DType dtype, bool bfloat16);
 
-// The slices of float32 or float64 elements as bfloat16, rounded to the nearest, of two as near the
-// even one, in one slice of their own memory. Slices end at whole elements. Throws Error(kIo)
-// where there is no memory.
+// Returns the float32 or float64 elements of the slices as bfloat16, in one slice with its own
+// memory. Rounds to nearest, ties to even. Slices must end at whole elements. Throws Error(kIo) if
+// memory is short.
 std::vector<rpc::Slice> narrowed(const std::vector<rpc::Slice>& slices, engine::DType dtype);
 
 class ArrayReader {
  public:
-  static constexpr std::size_t kMost = 16384;  // elements of one `next`; they stay in a cache
+  // Maximum elements of one `next`; they fit into a cache.
+  static constexpr std::size_t kMost = 16384;
 
   ArrayReader(const std::vector<rpc::Slice>& body, bool bfloat16);
-  // The next elements, at most kMost; valid until the next call.
+  // Returns the next elements, at most kMost; valid until the next call.
   const std::byte* next(std::size_t elements, engine::DType dtype);
-  // The next elements, any number, into this memory.
+  // Copies the next elements, any number, to `to`.
   void read(std::byte* to, std::size_t elements, engine::DType dtype);
-  // The next elements, any number, for as long as somebody holds them: what the slice's owner
-  // holds, or a copy. Throws Error(kIo) where there is no memory.
+  // Returns the next elements, any number, with shared ownership: the slice's owner or a copy.
+  // Throws Error(kIo) if memory is short.
   std::shared_ptr<const std::byte> keep(std::size_t elements, engine::DType dtype);
   void skip(std::size_t bytes);
 

@@ -17,7 +17,7 @@ void append_varint(std::string& to, std::uint64_t value) {
   to.push_back(char(value));
 }
 
-// Walks over the bytes of all slices as if they were one piece.
+// Walks over the bytes of all slices as if they were contiguous.
 class Cursor {
  public:
   explicit Cursor(const std::vector<Slice>& bytes) : bytes_(bytes) {
@@ -25,7 +25,7 @@ class Cursor {
   }
   std::size_t left() const { return left_; }
 
-  // The next bytes, piece by piece as they lie; at most as many as are left.
+  // Passes the next `size` bytes to `piece`, slice by slice. `size` is at most left().
   template <class Take>
   void take(std::size_t size, Take piece) {
     while (size > 0) {
@@ -37,7 +37,7 @@ class Cursor {
     }
   }
 
-  // Also appended to `copy`, as it came.
+  // Reads a varint and appends its bytes to `copy`.
   std::uint64_t varint(std::string& copy) {
     std::uint64_t value = 0;
     for (std::size_t i = 0; i < kMostVarint; ++i) {
@@ -76,7 +76,7 @@ std::string framed_head(const Message& message) {
 Message parse(const std::vector<Slice>& bytes) {
   Message message;
   Cursor cursor(bytes);
-  std::string field;  // tag, and length or number, as they came
+  std::string field;  // tag, and length or number, as received
   while (cursor.left() > 0) {
     field.clear();
     const std::uint64_t tag = cursor.varint(field), number = tag >> 3;

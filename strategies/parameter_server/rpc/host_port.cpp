@@ -15,17 +15,17 @@ bool is_letter_or_digit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-// Of names and of IPv4.
+// Accepts characters of host names and of IPv4 addresses.
 bool in_name(char c) {
   return is_letter_or_digit(c) || c == '-' || c == '.' || c == '_';
 }
 
-// Of IPv6, with the name of an interface behind '%'.
+// Accepts characters of IPv6 addresses, with an interface's name after '%'.
 bool in_colons(char c) {
   return in_name(c) || c == ':' || c == '%';
 }
 
-// For one line of an error: short, and without what would break the line.
+// Shortens a text for one line of an error and replaces characters that would break the line.
 std::string shown(std::string_view text) {
   constexpr std::size_t kMost = 60;
   std::string result(text.substr(0, kMost));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where a task listens: "node1:2222", "10.0.0.1:2222", "[::1]:2222". Pure; no name is looked up.
+// The address of a task: "node1:2222", "10.0.0.1:2222", "[::1]:2222". Pure; names are not resolved.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,16 +8,16 @@
 namespace lockstep::strategies {
 
 struct HostPort {
-  std::string host = {};   // in small letters; of IPv6 without brackets
-  std::uint16_t port = 0;  // 0 where a server is to choose one
-  bool loopback() const;   // reached from this host alone: 127.0.0.0/8, ::1, localhost
+  std::string host = {};   // lower case; IPv6 without brackets
+  std::uint16_t port = 0;  // 0: the server chooses one
+  bool loopback() const;   // 127.0.0.0/8, ::1 or localhost
   bool operator==(const HostPort&) const = default;
 };
 
-// The port is at least `least_port`; who serves may be given kAnyPort, one that is free. Throws
-// Error(kInvalid), one line that says what is wrong with the text and what would be right.
+// Requires a port of at least `least_port`. A server may pass kAnyPort, which allows port 0 for any
+// free port. Throws Error(kInvalid) with one line that gives the fault and the valid form.
 inline constexpr std::uint16_t kAnyPort = 0;
 HostPort parse_host_port(std::string_view text, std::uint16_t least_port = 1);
-std::string to_string(const HostPort& address);  // what parse_host_port reads back as the same
+std::string to_string(const HostPort& address);  // inverse of parse_host_port
 
 }  // namespace lockstep::strategies

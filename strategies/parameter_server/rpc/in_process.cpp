@@ -16,8 +16,8 @@ class InProcess::Call : public Caller {
   bool gone() const override { return answered; }
 
   Done done;
-  std::atomic<bool> answered = false;  // set once, under the lock of Calls
-  TimedWork::Ticket timeout = {};      // under that lock
+  std::atomic<bool> answered = false;  // set once, under Calls::mutex
+  TimedWork::Ticket timeout = {};      // guarded by the same mutex
 };
 
 struct InProcess::Calls {
@@ -25,7 +25,7 @@ struct InProcess::Calls {
   TimedWork* work = nullptr;  // null: the connection is closed
   std::unordered_set<std::shared_ptr<Call>> open = {};
 
-  // The first answer counts: the service's, the deadline's.
+  // Delivers the first answer: the service's or the deadline's.
   void answer(const std::shared_ptr<Call>& call, Reply reply) {
     const std::lock_guard lock(mutex);
     if (work == nullptr || call->answered.exchange(true)) return;
@@ -52,7 +52,7 @@ InProcess::~InProcess() {
     calls_->work = nullptr;
   }
   work_.reset();
-  // Nobody else touches them now: the thread has ended, and answers are not taken any more.
+  // No other thread uses the calls now: the work thread has ended, and answers are dropped.
   for (const auto& call : calls_->open) {
     call->answered = true;
     call->done(failed(Code::kAborted, "the connection was closed"));

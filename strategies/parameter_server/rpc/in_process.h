@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A connection to a service of this process. The service is called, and `done` runs, on one thread
-// of the connection's own, so that nobody calls himself; a service that takes its time holds up the
-// other calls of this connection only. Bytes of a request that have no owner are copied, since the
-// service may keep them longer than the call; others are passed on as they are.
+// A connection to a service of the same process. The connection's own thread calls the service and
+// runs `done`, so callers are never reentered. A slow service delays only the other calls of this
+// connection. Bytes of a request without an owner are copied, since the service may keep them
+// longer than the call; others are passed on.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,8 +14,8 @@ namespace lockstep::strategies::rpc {
 
 class InProcess : public Connection {
  public:
-  // The service outlives the connection, and its `done` may be called later than that. Slices
-  // without owner in its replies outlive the service.
+  // The service must outlive the connection. Its `done` may be called after the connection's end.
+  // Slices without an owner in its replies must outlive the service.
   explicit InProcess(Service& service, std::string address = "this process");
   ~InProcess() override;
   void start(std::string_view method, Message request, engine::Clock::time_point deadline,
@@ -27,7 +27,8 @@ class InProcess : public Connection {
   struct Calls;
   Service& service_;
   std::string address_;
-  std::shared_ptr<Calls> calls_;  // also of those whom the service still has to answer
+  // Includes calls that the service has not answered; they share it.
+  std::shared_ptr<Calls> calls_;
   std::unique_ptr<TimedWork> work_;
 };
 

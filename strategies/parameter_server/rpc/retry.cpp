@@ -29,11 +29,11 @@ Retry::Retry(std::unique_ptr<Connection> connection, RetryOptions options)
 Retry::~Retry() {
   {
     const std::lock_guard lock(mutex_);
-    closing_ = true;  // no attempt is planned from here on
+    closing_ = true;  // prevents further attempts from being scheduled
   }
-  work_.reset();        // none is begun
-  connection_.reset();  // and those under way have ended
-  // The rest was between two attempts.
+  work_.reset();        // prevents further attempts from being started
+  connection_.reset();  // waits for attempts in flight
+  // The remaining calls were between two attempts.
   const auto open = std::exchange(open_, {});
   for (const auto& call : open) call->done(failed(Code::kAborted, "the connection was closed"));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A connection that tries again where another said kUnavailable, until the call's deadline. What is
-// called may therefore be done twice: where a reply was lost, the service has done it already.
+// A connection that repeats calls that fail with kUnavailable, until their deadline. A call may
+// therefore be executed twice: if a reply was lost, the service has already executed it.
 //
-// Pauses double from the first to the longest, and each is shortened by a random part of up to a
-// half, so that many clients of a server that comes back do not come at once. Nobody waits in them.
+// Pauses double from the first to the longest. Each is shortened by a random part of up to a half.
+// So the clients of a restarted server do not all return at once. No thread waits during a pause.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -20,14 +20,15 @@ namespace lockstep::strategies::rpc {
 
 struct RetryOptions {
   std::chrono::milliseconds first_pause{20}, longest_pause{1000};
-  std::uint64_t seed = 0;  // other clients, other pauses
+  std::uint64_t seed = 0;  // different clients need different pauses
 };
 
 class Retry : public Connection {
  public:
   explicit Retry(std::unique_ptr<Connection> connection, RetryOptions options = {});
   ~Retry() override;
-  // A call that ends after several attempts says so in its text; its code is that of the last one.
+  // Reports the number of attempts in the error's text if there were several. The code is that of
+  // the last attempt.
   void start(std::string_view method, Message request, engine::Clock::time_point deadline,
              Done done) override;
   std::string address() const override { return connection_->address(); }
@@ -38,7 +39,7 @@ class Retry : public Connection {
   void attempt(const std::shared_ptr<Call>& call);
   void came(const std::shared_ptr<Call>& call, Reply reply);
   void end(const std::shared_ptr<Call>& call, Reply reply);
-  engine::Clock::duration pause(int attempts);  // under the lock
+  engine::Clock::duration pause(int attempts);  // requires the lock
 
   RetryOptions options_;
   std::unique_ptr<Connection> connection_;

@@ -8,8 +8,8 @@
 namespace lockstep::strategies {
 namespace {
 
-// Numbers that never came, before the range that begins with `first`; `end` is that of the range
-// before it, 1 where there is none.
+// Returns the count of missing numbers before the range that begins with `first`. `end`: the
+// previous range's end, or 1 if it is the first range.
 std::uint64_t gap(std::uint64_t end, std::uint64_t first) {
   const std::uint64_t life = first >> SequenceTable::kLifeBit;
   const bool same = life == end >> SequenceTable::kLifeBit;

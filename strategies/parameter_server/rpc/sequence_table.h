@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The numbers of one worker's pushes that a server has had: 1, 2, ... as the worker counts them. A
-// message that comes again is known by its number, also where messages overtake each other. Numbers
-// below the highest that never came are lost: what was pushed between a checkpoint and the end of
-// the server that wrote it. A worker that was started anew counts on in its next life (kLifeBit),
-// from 1: what lies between two lives is not lost. Kept as ranges, as a rule one; where more than
-// kMostGaps would be open, the oldest are given up: they stay lost. One thread at a time.
+// The sequence numbers of one worker's pushes that a server has received: 1, 2, ... A number
+// identifies a repeated message, even if messages overtake each other. Missing numbers below the
+// highest are lost pushes: those between a checkpoint and the end of the server that wrote it. A
+// restarted worker continues in its next life (kLifeBit), from 1; numbers between two lives are not
+// lost. The table stores ranges, usually one. If more than kMostGaps would be open, the oldest gaps
+// are closed and count as lost. Not thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,25 +17,26 @@ namespace lockstep::strategies {
 class SequenceTable {
  public:
   static constexpr std::size_t kMostGaps = 1024;
-  static constexpr std::int64_t kMost = std::int64_t(1) << 62;  // all numbers are below
-  static constexpr int kLifeBit = 40;  // of a number: from here on it says which life, from 0
+  static constexpr std::int64_t kMost = std::int64_t(1) << 62;  // exclusive limit of all numbers
+  // From this bit on a number holds its life, from 0.
+  static constexpr int kLifeBit = 40;
   using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // [first, end)
 
   SequenceTable() = default;
-  // As `ranges` gave it. Throws Error(kCorrupt) where they do not ascend apart from each other, or
-  // hold 0.
+  // Restores the table from `ranges`. Throws Error(kCorrupt) if they are not ascending and
+  // separate, or contain 0.
   explicit SequenceTable(const Ranges& ranges);
 
   bool had(std::uint64_t number) const;
-  void add(std::uint64_t number);  // that it has not had, at least 1
+  void add(std::uint64_t number);  // one not yet received, at least 1
   std::uint64_t last() const;      // the highest; 0: none
   std::uint64_t lost() const;
   Ranges ranges() const;
-  std::size_t count() const { return ends_.size(); }  // of ranges
+  std::size_t count() const { return ends_.size(); }  // number of ranges
 
  private:
   std::map<std::uint64_t, std::uint64_t> ends_;  // by first number
-  std::uint64_t given_up_ = 0;                   // lost, and taken for had
+  std::uint64_t given_up_ = 0;                   // lost numbers that count as received
 };
 
 }  // namespace lockstep::strategies

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kLeast = std::size_t(64) << 10;
 
-// Rounded up, so that calls of about the same size find a block of each other's: by an eighth at
-// the most.
+// Rounds up, so that calls of similar size share blocks: to multiples of 64 KiB, for large blocks
+// by at most an eighth.
 std::size_t rounded(std::size_t bytes) {
   const std::size_t step = std::max(kLeast, std::bit_floor(bytes) / 8);
   return (bytes + step - 1) / step * step;
@@ -26,8 +26,8 @@ struct SharedBlocks::Pool {
   explicit Pool(std::size_t limit) : most(limit) {}
   const std::size_t most;
   std::mutex mutex = {};
-  std::size_t bytes = 0;                                         // of all blocks
-  std::multimap<std::size_t, std::unique_ptr<Block>> free = {};  // by their bytes
+  std::size_t bytes = 0;                                         // bytes of all blocks
+  std::multimap<std::size_t, std::unique_ptr<Block>> free = {};  // by size in bytes
 
   void give_back(Block* block) {
     std::unique_ptr<Block> owned(block);
@@ -53,7 +53,7 @@ std::shared_ptr<SharedBlocks::Block> SharedBlocks::take(std::size_t bytes) {
       block = std::move(found->second);
       pool_->free.erase(found);
     } else {
-      // Those that were too small make room.
+      // Frees blocks that are too small, to make room.
       while (pool_->bytes + size > pool_->most && !pool_->free.empty()) {
         const auto largest = std::prev(pool_->free.end());
         pool_->bytes -= largest->first;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Memory of this process that another process of the same host maps, too: blocks for the bodies of
-// calls and of their answers (shared_connection.h). A block belongs to one call and to whoever
-// holds what came of it; then it is there for the next call of that size. A block of a call that
-// failed is spoilt: the other side may write into it yet, so nobody is given it again.
+// Memory of this process that another process of the same host also maps: blocks for the bodies of
+// calls and answers (shared_connection.h). A block belongs to one call and to the holders of its
+// result; afterwards a call of the same size may reuse it. A block of a failed call is spoilt and
+// never reused, since the other side may still write into it.
 //
-// Any thread. A new block costs the time to zero its pages (MappedMemory), one that is free
+// Thread-safe. A new block costs the time to zero its pages (MappedMemory); a reused one costs
 // nothing.
 #pragma once
 #include <atomic>
@@ -29,10 +29,10 @@ class SharedBlocks {
     std::atomic<bool> spoilt_ = false;
   };
 
-  explicit SharedBlocks(std::size_t most);  // bytes of all blocks
-  // Of at least so many bytes, until its last holder lets go, who may outlive the blocks. Null
-  // where that would be more than `most` with those that are held. Throws Error(kIo) where the
-  // system has no memory.
+  explicit SharedBlocks(std::size_t most);  // maximum bytes of all blocks
+  // Returns a block of at least `bytes` bytes. Its last holder releases it and may outlive this
+  // object. Returns null if blocks in use would exceed `most`. Throws Error(kIo) if the system is
+  // out of memory.
   std::shared_ptr<Block> take(std::size_t bytes);
 
  private:

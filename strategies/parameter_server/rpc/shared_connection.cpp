@@ -87,7 +87,7 @@ void SharedConnection::start(std::string_view method, Message request,
   connection_->start(
       SharedService::kMethod, {head.SerializeAsString(), {}}, deadline,
       [state = state_, block, answer_at, done = std::move(done)](Reply reply) mutable {
-        // Let go of here: whoever carried the call may keep this longer.
+        // The block is released here, because the inner connection may keep this lambda longer.
         const auto held = std::move(block);
         done(state->reply_of(std::move(reply), held, answer_at));
       });

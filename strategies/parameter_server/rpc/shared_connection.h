@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// A connection to a service of another process on this host: heads of messages go by a connection
-// that carries messages, bodies through memory that both processes map (shared_blocks.h). So bytes
-// of arrays are copied once into that memory and read there by the other side, and do not pass
-// through sockets, which copy them twice more and cost as much time again in the kernel.
+// A connection to a service of another process on this host. Heads of messages use an inner
+// connection; bodies use memory that both processes map (shared_blocks.h). A body is copied once
+// into that memory and read there. Sockets would copy it twice more, which costs as much time again
+// in the kernel.
 //
-// The other side is a SharedService, which maps a block when it is first named. One that cannot (it
-// is on another host, or of another user) says so: that call fails with kUnavailable, `log` has one
-// line, and from then on bodies go by the other connection, as small ones always do. A call that
-// fails leaves a block that nobody uses again, since the service may not have ended with it.
+// The other side is a SharedService, which maps a block at its first use. If it cannot (it runs on
+// another host or as another user), the call fails with kUnavailable and `log` gets one line. From
+// then on all bodies use the inner connection, as small ones always do. A failed call spoils its
+// block, since the service may still use it.
 //
-// Threads: as the connection's, but that `start` copies the body.
+// Threads: like the inner connection, except that `start` copies the body.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -22,9 +22,10 @@
 namespace lockstep::strategies::rpc {
 
 struct SharedOptions {
-  std::size_t least = std::size_t(32)
-                      << 10;                // of both bodies of a call: fewer go by the connection
-  std::size_t most = std::size_t(1) << 30;  // of calls under way; more go by the connection
+  // Minimum bytes of both bodies of a call; smaller ones use the inner connection.
+  std::size_t least = std::size_t(32) << 10;
+  // Maximum bytes of calls in flight; calls beyond it use the inner connection.
+  std::size_t most = std::size_t(1) << 30;
 };
 
 class SharedConnection : public Connection {
@@ -32,14 +33,14 @@ class SharedConnection : public Connection {
   SharedConnection(std::unique_ptr<Connection> connection, engine::Log log,
                    const SharedOptions& options = {});
   ~SharedConnection() override;
-  // Answers' bodies come through memory where `Message::answer_bytes` said how large they are.
+  // Answers use shared memory only if `Message::answer_bytes` gave their size.
   void start(std::string_view method, Message request, engine::Clock::time_point deadline,
              Done done) override;
   std::string address() const override { return connection_->address(); }
-  std::size_t shared_bytes() const;  // of bodies, both ways, that went through memory
+  std::size_t shared_bytes() const;  // bytes of bodies through memory, both ways
 
  private:
-  struct State;  // with the answers' threads
+  struct State;  // shared with the answers' threads
   const std::size_t least_;
   std::shared_ptr<State> state_;
   SharedBlocks blocks_;

@@ -14,12 +14,12 @@ using engine::Code;
 struct SharedService::Mapping {
   explicit Mapping(engine::Buffer where) : memory(std::move(where)) {}
   engine::Buffer memory;
-  Clock::time_point used = Clock::now();  // under the service's lock
+  Clock::time_point used = Clock::now();  // guarded by the service's lock
 };
 
 namespace {
 
-// What the service answers goes into its place, or by the wire where there is none for it.
+// Writes the answer's body to its place in memory, or keeps it in the message if it does not fit.
 Reply answer_in_place(Reply reply, std::byte* to, std::size_t place) {
   if (!reply.ok()) return reply;
   SharedReply head;
@@ -33,7 +33,7 @@ Reply answer_in_place(Reply reply, std::byte* to, std::size_t place) {
     }
     reply.message.body.clear();
   } else {
-    for (Slice& slice : reply.message.body) slice = owned(slice);  // some may be of the request
+    for (Slice& slice : reply.message.body) slice = owned(slice);  // some may belong to the request
   }
   reply.message.head = head.SerializeAsString();
   return reply;
@@ -79,7 +79,7 @@ std::shared_ptr<SharedService::Mapping> SharedService::mapping(
         mapped_.begin(), mapped_.end(),
         [](const auto& a, const auto& b) { return a.second->used < b.second->used; }));
   }
-  return mapped_.emplace(key, std::move(fresh)).first->second;  // of two at once, the first
+  return mapped_.emplace(key, std::move(fresh)).first->second;  // if two mapped it, the first stays
 }
 
 void SharedService::call(std::string_view method, Message request,

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// A service whose callers on this host give bodies, and take those of answers, in memory that both
-// processes map (shared_connection.h): one more method, "Shared", whose head (SharedRequest) names
-// the memory and the method that is meant. All other calls are passed on as they are.
+// A service for callers on this host that pass bodies in memory that both processes map
+// (shared_connection.h). It adds the method "Shared", whose head (SharedRequest) names the memory
+// and the actual method. All other calls are passed on unchanged.
 //
-// Memory is that of a process of the same user, which knows the key at its end, cannot make it
-// shorter, and is mapped when it is first named; what was not used for `idle` is let go, and is
-// mapped again when it is named again. Every head is taken for hostile: what it names lies within
-// the memory, or the call is refused. Whoever gave the memory may write into it while it is read:
-// what the service makes of such a body is the caller's own doing, as with any other body.
+// The memory must belong to a process of the same user, which must know the key at the memory's end
+// and cannot shrink it. It is mapped at its first use and unmapped after `idle` without use. Heads
+// are untrusted: a call that names bytes outside the memory is refused. The caller may write into
+// the memory while it is read, which can only corrupt its own body.
 //
-// The service gets bodies without owner: they last until it has called `done`. Threads: any.
+// The service gets bodies without owner; they stay valid until it has called `done`. Thread-safe.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -28,19 +27,19 @@ namespace lockstep::strategies::rpc {
 class SharedService : public Service {
  public:
   static constexpr std::string_view kMethod = "Shared";
-  static constexpr std::size_t kMostMapped = 4096;  // blocks; the longest unused is let go
-  // Where the answer's body begins in the memory: behind the request's, at a line of the caches.
+  static constexpr std::size_t kMostMapped = 4096;  // blocks; the least recently used is unmapped
+  // Returns the offset of the answer's body: after the request's, aligned to a cache line.
   static constexpr std::size_t answer_at(std::size_t body_bytes) {
     return (body_bytes + 63) / 64 * 64;
   }
 
-  // The service outlives this one.
+  // The inner service must outlive this one.
   explicit SharedService(Service& service,
                          std::chrono::milliseconds idle = std::chrono::seconds(10));
   ~SharedService() override;
   void call(std::string_view method, Message request, std::shared_ptr<const Caller> caller,
             Done done) override;
-  std::size_t mapped() const;  // blocks
+  std::size_t mapped() const;  // number of mapped blocks
 
  private:
   struct Mapping;
@@ -51,7 +50,8 @@ class SharedService : public Service {
   const std::chrono::milliseconds idle_;
   mutable std::mutex mutex_;
   std::map<Key, std::shared_ptr<Mapping>> mapped_;
-  TimedWork work_;  // the last one: its thread ends before what it uses
+  // Last member: its thread ends before the members that it uses.
+  TimedWork work_;
 };
 
 }  // namespace lockstep::strategies::rpc

@@ -28,7 +28,7 @@ TimedWork::Ticket TimedWork::add(engine::Clock::time_point when, Work work) {
 }
 
 void TimedWork::remove(const Ticket& ticket) {
-  decltype(work_)::node_type removed;  // what the work holds goes without the lock
+  decltype(work_)::node_type removed;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   removed = work_.extract(ticket);
 }
@@ -45,7 +45,7 @@ void TimedWork::run() {
         const auto work = work_.extract(work_.begin());
         lock.unlock();
         work.mapped()();
-      }  // what the work holds goes without the lock
+      }  // destroys the work without the lock
       lock.lock();
     }
   }

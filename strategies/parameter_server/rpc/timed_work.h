@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Threads that do pieces of work at their times, earlier ones first. For what must not be done on
-// the caller's thread: an answer after a pause, or outside of somebody's locks, or what takes long.
+// Threads that run functions at given times, in the order of their times. Useful for work that must
+// not run on the caller's thread: an answer after a pause or outside of locks, or slow work.
 //
-// Any thread may add work, also work itself. One that idles costs its sleeping threads.
+// Thread-safe; work may add work. An idle object costs only its sleeping threads.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -19,23 +19,24 @@ namespace lockstep::strategies {
 
 class TimedWork {
  public:
-  using Work = std::function<void()>;  // throws nothing
+  using Work = std::function<void()>;  // must not throw
 
   explicit TimedWork(int threads = 1);
-  ~TimedWork();  // waits for the work that is being done; drops what is not begun. Not from work
+  // Waits for running work and drops the rest. Must not be called from work.
+  ~TimedWork();
   TimedWork(const TimedWork&) = delete;
   TimedWork& operator=(const TimedWork&) = delete;
 
   using Ticket = std::pair<engine::Clock::time_point, std::uint64_t>;
   Ticket add(engine::Clock::time_point when, Work work);
   Ticket add(Work work) { return add(engine::Clock::time_point::min(), std::move(work)); }  // now
-  void remove(const Ticket& ticket);  // nothing happens where it was begun
+  void remove(const Ticket& ticket);  // no effect after the work began
 
  private:
   void run();
   std::mutex mutex_;
   std::condition_variable changed_;
-  // By time, then in the order in which they were added.
+  // Sorted by time, then by the order of `add`.
   std::map<Ticket, Work> work_;
   std::uint64_t added_ = 0;
   bool end_ = false;

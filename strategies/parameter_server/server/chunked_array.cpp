@@ -8,7 +8,7 @@
 namespace lockstep::strategies {
 
 std::uint64_t ChunkedArray::memory(std::size_t elements, std::size_t width) {
-  constexpr std::uint64_t kOfChunk = 128;  // bytes beside its elements
+  constexpr std::uint64_t kOfChunk = 128;  // bytes besides its elements
   const std::uint64_t rest = elements % kChunk;
   return elements / kChunk * (engine::Buffer::taken(kChunk * width) + kOfChunk) +
          (rest > 0 ? engine::Buffer::taken(rest * width) + kOfChunk : 0);
@@ -47,8 +47,8 @@ void ChunkedArray::copy(engine::Range range, std::byte* to) const {
   }
 }
 
-// Free ones are kept for the next time, but no more than there are chunks, and only as large as the
-// largest: any of them may take any chunk's place, and the array's last chunk may be shorter.
+// Keeps free chunks for reuse, at most as many as there are chunks. Keeps only chunks of full size,
+// since any of them may replace any chunk and the array's last chunk may be shorter.
 void ChunkedArray::reserve(std::span<const engine::Range> ranges) {
   std::set<std::size_t> lent;
   for (const engine::Range range : ranges) {
@@ -68,7 +68,7 @@ void ChunkedArray::reserve(std::span<const engine::Range> ranges) {
     retired_.pop_back();
     --free_;
   }
-  // Slow readers must not make it many times as large.
+  // Slow readers must not multiply the array's memory.
   for (; free_ < lent.size(); ++free_) {
     const std::size_t bytes = chunks_[0]->memory.bytes();
     MemoryBudget::Share share;
@@ -83,12 +83,13 @@ void ChunkedArray::reserve(std::span<const engine::Range> ranges) {
   retired_.reserve(retired_.size() + 1);
 }
 
-// Another chunk takes its place, with the same elements `but` for those that will be written.
+// Replaces the chunk by another one and copies all elements except those of `but`, which will be
+// written.
 void ChunkedArray::exchange(std::size_t chunk, engine::Range but) {
   if (free_ == 0) {
     const engine::Range whole[] = {{chunk * kChunk, chunk * kChunk + 1}};
     reserve(whole);
-    if (free_ == 0) return;  // given back in between
+    if (free_ == 0) return;  // released in the meantime
   }
   std::shared_ptr<Chunk> fresh = std::move(retired_.back());
   retired_.pop_back();

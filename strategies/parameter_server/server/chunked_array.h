@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Elements in memory that can be lent out while it goes on changing: what a pull or a checkpoint
-// reads is never copied for it. The elements lie in chunks. A chunk that somebody has on loan is
-// not written any more: the next write goes to another one, which takes its place, and the old one
-// becomes free when its last reader is done. So memory is that of the elements, and of the chunks
-// that were changed while they were on loan.
+// An array of elements in chunks that readers can borrow while the array changes. Pulls and
+// checkpoints therefore never copy it. A borrowed chunk is not written any more: the next write
+// uses another chunk, which replaces it. The old chunk becomes free when its last reader releases
+// it. Memory is that of the elements, plus the chunks that changed while they were borrowed.
 //
-// Threads: `lend` and `copy` any number at once; `reserve` and `write` one, and nobody else then
-// (the owner's lock). What was lent may be given back on any thread, at any time.
+// Threads: `lend` and `copy` may run concurrently. `reserve` and `write` need exclusive access (the
+// owner's lock). Borrowed slices may be released on any thread at any time.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -26,26 +25,27 @@ class ChunkedArray {
  public:
   static constexpr std::size_t kChunk = std::size_t(1) << 20;  // elements
 
-  // Zeros, `width` bytes each, which the caller has a share for. `budget`: of the chunks that take
-  // others' places; outlives the array; null: there is none. Throws Error(kIo) where there is no
-  // memory.
+  // Creates `elements` zeros of `width` bytes; the caller holds a share of the budget for them.
+  // `budget`: for replacement chunks; outlives the array; null: no limit. Throws Error(kIo) if
+  // memory is short.
   ChunkedArray(std::size_t elements, std::size_t width, const MemoryBudget* budget = nullptr);
-  static std::uint64_t memory(std::size_t elements, std::size_t width);  // that it takes
+  static std::uint64_t memory(std::size_t elements, std::size_t width);  // bytes that it needs
   std::size_t elements() const { return elements_; }
 
-  // Appends the elements of the range as they are now, a slice for each chunk.
+  // Appends the current elements of the range, one slice per chunk.
   void lend(engine::Range range, std::vector<rpc::Slice>& to) const;
   void copy(engine::Range range, std::byte* to) const;
 
-  // Makes sure that writes to these ranges, as long as nothing is lent in between, take no memory.
-  // Throws Error(kIo) or, for more of them than there are chunks, Error(kMemory); nothing is
-  // changed then.
+  // Prepares free chunks, so that writes to these ranges need no memory unless something is lent in
+  // between. On failure nothing changes: throws Error(kIo), or Error(kMemory) if there would be
+  // more replacements than chunks and the budget refuses them.
   void reserve(std::span<const engine::Range> ranges);
-  // Calls write(part, old, now) for each chunk's part of the range: `old` is where its elements
-  // are, `now` where all of them are to be written: the same memory, or memory apart from it.
+  // Calls write(part, old, now) for each chunk's part of the range. `old`: the current elements;
+  // `now`: the memory for the new ones, either `old` itself or disjoint memory. It must be written
+  // completely.
   template <class Write>
   void write(engine::Range range, Write write);
-  // The same, with the elements there.
+  // Returns writable memory that holds the range's current elements.
   std::byte* writable(engine::Range in_one_chunk);
 
  private:
@@ -54,7 +54,7 @@ class ChunkedArray {
     engine::Buffer memory;
     std::atomic<int> loans{0};
     MemoryBudget::Share share;
-    // Acquire: what readers did with it comes before what is written then.
+    // Acquire: orders the readers' accesses before the next write.
     bool lent() const { return loans.load(std::memory_order_acquire) > 0; }
   };
   std::byte* at(std::size_t element) const;
@@ -63,8 +63,8 @@ class ChunkedArray {
   std::size_t elements_ = 0, width_ = 0;
   const MemoryBudget* budget_ = nullptr;
   std::vector<std::shared_ptr<Chunk>> chunks_;
-  std::vector<std::shared_ptr<Chunk>> retired_;  // replaced; still read, or free to be used again
-  std::size_t free_ = 0;                         // of those, the last so many are free
+  std::vector<std::shared_ptr<Chunk>> retired_;  // replaced; still read, or free for reuse
+  std::size_t free_ = 0;                         // the last `free_` of `retired_` are free
 };
 
 template <class Write>

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kMostElements = std::uint64_t(1) << 48;
 constexpr std::uint32_t kMostWorkers = 65536;
 
-bool within(double value, double low, double high) {  // low <= value < high, and a number
+bool within(double value, double low, double high) {  // low <= value < high, and not NaN
   return value >= low && value < high;
 }
 
@@ -80,7 +80,7 @@ std::uint64_t JobSpec::bytes() const {
 }
 
 std::uint64_t JobSpec::memory() const {
-  constexpr std::uint64_t kOfShard = 1024, kOfWorker = 512;  // bytes beside names and arrays
+  constexpr std::uint64_t kOfShard = 1024, kOfWorker = 512;  // bytes besides names and arrays
   std::uint64_t bytes = placement_hash.size() + policy.workers * kOfWorker;
   for (const ShardSpec& shard : shards) {
     const std::uint64_t arrays = shard.frozen ? 1 : 1 + rule.slots();
@@ -95,8 +95,8 @@ engine::Shape shape_of(std::span<const std::uint64_t> extents, const std::string
   require(extents.size() <= engine::Shape::kMaxRank, "{} has {} extents; at most {} can be", what,
           extents.size(), engine::Shape::kMaxRank);
   engine::Shape shape;
-  std::uint64_t elements =
-      1;  // of the extents that are not 0, so that their product is bounded too
+  // Product of the extents that are not 0, so that the product of all extents is bounded, too.
+  std::uint64_t elements = 1;
   for (const std::uint64_t extent : extents) {
     const std::uint64_t factor = std::max<std::uint64_t>(extent, 1);
     require(factor <= kMostElements / elements, "{} has more than 2^48 elements", what);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the chief asks of a server when it opens a training job: which rows of which variables it
-// keeps, by which rule they are updated, and whose gradients make an update. Plain values; equal
-// ones ask for the same. Any thread.
+// The chief's request for a training job on a server: the rows of variables to keep, their update
+// rule, and the gradients per update. Plain values; thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,16 +13,17 @@
 
 namespace lockstep::strategies {
 
-// Rows [first_row, first_row + rows) of axis 0 of a variable; a scalar has one row. Elements of a
-// shard are counted from its own first one.
+// Holds the rows [first_row, first_row + rows) of axis 0 of a variable; a scalar has one row.
+// Element numbers of a shard begin at its own first element.
 struct ShardSpec {
-  std::string name = {};     // of the variable: "conv1.weight"
-  engine::Shape shape = {};  // of the whole variable
+  std::string name = {};     // the variable's: "conv1.weight"
+  engine::Shape shape = {};  // shape of the whole variable
   std::size_t first_row = 0, rows = 1;
   engine::DType dtype = engine::DType::kFloat32;  // float32 or float64
   bool frozen = false;                            // read only: no slots, no pushes
-  bool sparse = false;                            // pushed by rows, pulled by rows or by ranges
-  bool decays = true;                             // by the rule's weight decay
+  // Pushed by rows, pulled by rows or by ranges.
+  bool sparse = false;
+  bool decays = true;  // subject to the rule's weight decay
 
   std::size_t row_elements() const;
   std::size_t elements() const { return rows * row_elements(); }
@@ -32,7 +32,7 @@ struct ShardSpec {
   bool operator==(const ShardSpec&) const = default;
 };
 
-// Elements [begin, end) of the shard with that number.
+// Holds the elements [begin, end) of a shard.
 struct ShardRange {
   std::uint32_t shard = 0;
   std::size_t begin = 0, end = 0;
@@ -41,33 +41,39 @@ struct ShardRange {
 
 struct UpdatePolicy {
   bool synchronous = false;
-  std::uint32_t workers = 1;         // who push: 0 .. workers - 1
-  std::uint32_t aggregate = 0;       // synchronous: so many gradients make an update; 0: of all
-  bool scale_rate = false;           // asynchronous: the rate is divided by 1 + staleness
-  std::uint64_t most_staleness = 0;  // asynchronous: a push that is staler is dropped; 0: none is
+  std::uint32_t workers = 1;  // pushing workers: 0 .. workers - 1
+  // Synchronous: number of gradients per update; 0: one from each worker.
+  std::uint32_t aggregate = 0;
+  // Asynchronous: divides the rate by 1 + staleness.
+  bool scale_rate = false;
+  // Asynchronous: pushes with more staleness are dropped; 0: no limit.
+  std::uint64_t most_staleness = 0;
   std::uint32_t needed() const { return aggregate == 0 ? workers : aggregate; }
   bool operator==(const UpdatePolicy&) const = default;
 };
 
-constexpr std::size_t kMostName = 1024;  // bytes of the name of a container or a variable
+// Maximum bytes of a container's or variable's name.
+constexpr std::size_t kMostName = 1024;
 
 struct JobSpec {
-  std::string placement_hash = {};  // of the whole placement, the same on all tasks
+  // Hash of the whole placement, which is the same on all tasks.
+  std::string placement_hash = {};
   std::vector<ShardSpec> shards = {};
   engine::UpdateRule rule = {};
   UpdatePolicy policy = {};
-  std::uint64_t bytes() const;   // of all shards
-  std::uint64_t memory() const;  // that a server takes for it, names and all
+  std::uint64_t bytes() const;  // bytes of all shards
+  // Bytes that a server needs for the job, including names.
+  std::uint64_t memory() const;
   bool operator==(const JobSpec&) const = default;
 };
 
-// The shape with these extents. Throws Error(kInvalid) naming `what` where there are more than a
-// shape can have, or where their product is beyond 2^48 elements.
+// Returns the shape with these extents. Throws Error(kInvalid) with `what` if there are more
+// extents than a shape can have, or more than 2^48 elements.
 engine::Shape shape_of(std::span<const std::uint64_t> extents, const std::string& what);
 
-// Throws Error(kInvalid) naming the shard and what is wrong: rows beyond the variable, two shards
-// that share elements, a type that no rule can update, numbers that make no sense. Clipping by the
-// global norm is refused, and so is lars: no server sees all gradients.
+// Throws Error(kInvalid) with the shard and the fault: rows outside the variable, overlapping
+// shards, a type that no rule can update, or invalid numbers. Clipping by the global norm and lars
+// are refused, since no server sees all gradients.
 void check(const JobSpec& spec);
 
 }  // namespace lockstep::strategies

@@ -14,10 +14,10 @@ namespace {
 
 using engine::Code;
 
-// Other programs and other servers of this machine take memory, too: so larger requests are
-// compared with what is free when they come.
+// Minimum size of requests that are compared with the machine's free memory, which other programs
+// and servers also use.
 constexpr std::uint64_t kLarge = std::uint64_t(1) << 20;
-// For messages, threads and the system: an eighth of what is free, and at most this.
+// The reserve for messages, threads and the system: an eighth of the free memory, at most this.
 constexpr std::uint64_t kMostReserve = std::uint64_t(1) << 30;
 
 }  // namespace
@@ -43,7 +43,7 @@ MemoryBudget::MemoryBudget(std::uint64_t most)
   if (most_ > 0) return;
   most_ = std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t free = collectives::available_memory();
-  if (free == 0) return;  // the system does not say
+  if (free == 0) return;  // unknown to the system
   by_machine_ = true;
   reserve_ = std::min(free / 8, kMostReserve);
   most_ = free - reserve_;

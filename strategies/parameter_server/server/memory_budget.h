@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The memory that a server may take for what its clients create. Everything that a client can make
-// stay holds a share: variables and shards with their names, containers, gradients and calls that
-// wait, chunks that are on loan. Shares may outlive the budget. Any thread; nobody waits.
+// The memory that a server may use for its clients. Everything that a client can make persistent
+// holds a share: variables and shards with their names, containers, waiting gradients and calls,
+// chunks on loan. Shares may outlive the budget. Thread-safe; does not block.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace lockstep::strategies {
 
 class MemoryBudget {
  public:
-  // Gives its bytes back when it is destroyed. Move-only.
+  // Returns its bytes to the budget when it is destroyed. Move-only.
   class Share {
    public:
     Share() = default;
@@ -21,7 +21,7 @@ class MemoryBudget {
     Share& operator=(Share&& other) noexcept;
     ~Share() { resize(0); }
     std::uint64_t bytes() const { return bytes_; }
-    void resize(std::uint64_t bytes);  // of a share that was taken; is not refused
+    void resize(std::uint64_t bytes);  // for a taken share; never refused
 
    private:
     friend class MemoryBudget;
@@ -29,15 +29,15 @@ class MemoryBudget {
     std::uint64_t bytes_ = 0;
   };
 
-  // `most`: bytes of all shares; 0: what the machine has free now, less a reserve.
+  // Limits all shares together to `most` bytes; 0: the machine's free memory now, less a reserve.
   explicit MemoryBudget(std::uint64_t most);
-  // Throws Error(kMemory) naming `what` where there is no room. `instead_of`: bytes of shares that
-  // will be given back for it.
+  // Throws Error(kMemory) with `what` if the budget is exhausted. `instead_of`: bytes of shares
+  // that will be released in exchange.
   Share take(std::uint64_t bytes, const std::string& what, std::uint64_t instead_of = 0) const;
-  Share add(std::uint64_t bytes) const;  // is not refused
-  // Whether the machine has so many bytes free now; true where the limit was given.
+  Share add(std::uint64_t bytes) const;  // never refused
+  // Returns whether the machine has this many bytes free now; always true if the limit was given.
   bool are_free(std::uint64_t bytes) const;
-  // Throws Error(kMemory) where more is taken than may be: what is resized or added may do that.
+  // Throws Error(kMemory) if the shares exceed the limit, which `resize` and `add` can cause.
   void check(const std::string& what) const;
   std::uint64_t taken() const { return *taken_; }
 

@@ -65,7 +65,7 @@ PushOrder push_of(const Head& head, std::vector<rpc::Slice> body) {
 
 void parse_head(const std::string& bytes, std::size_t most, google::protobuf::MessageLite& head) {
   require(bytes.size() <= most, "a head of {} bytes; at most {} can be", bytes.size(), most);
-  const google::protobuf::LogSilencer silent;  // what is wrong is the reply, not a line for us
+  const google::protobuf::LogSilencer silent;  // the reply reports errors, not a log
   require(head.ParseFromArray(bytes.data(), int(bytes.size())),
           "the head is none of this call's messages");
 }
@@ -139,7 +139,7 @@ NamedVariables::How how_of(const AssignRequest& head) {
       return NamedVariables::How::kSet;
     case AssignRequest::ADD:
       return NamedVariables::How::kAdd;
-    default:  // numbers that came from outside
+    default:  // values from outside the enum
       engine::fail(engine::Code::kInvalid, "there is no way {} to assign", int(head.how()));
   }
 }

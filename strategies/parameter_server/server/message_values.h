@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Heads of messages.proto as the values that a store takes, and requests and answers as messages.
-// Functions of their arguments only: any thread. Errors: Error(kInvalid) for values that cannot be
-// meant. Built only where there is protobuf, whose types are named here, and known in .cpp files
-// alone.
+// Conversions between the messages of messages.proto and the values of a store. Pure; thread-safe.
+// Throw Error(kInvalid) for invalid values. Built only with protobuf; only .cpp files include its
+// headers.
 #pragma once
 #include <string>
 #include <vector>
@@ -25,7 +24,7 @@ class PushRowsRequest;
 
 namespace lockstep::strategies {
 
-// Throws where the bytes are none of this message.
+// Throws Error(kInvalid) if the bytes are not a message of this type.
 void parse_head(const std::string& bytes, std::size_t most, google::protobuf::MessageLite& head);
 
 JobSpec spec_of(const OpenRequest& head);

@@ -16,7 +16,7 @@ using engine::require;
 
 NamedVariables::Variable NamedVariables::copied(const std::string& name, const Value& value,
                                                 const MemoryBudget& budget) const {
-  constexpr std::uint64_t kOfVariable = 512;  // bytes beside its name and its elements
+  constexpr std::uint64_t kOfVariable = 512;  // bytes besides its name and its elements
   require(!name.empty(), "a variable of container {} has no name", in_quotes(container_));
   require(name.size() <= kMostName, "the name {} in container {} has {} bytes; at most {} can be",
           in_quotes(name), in_quotes(container_), name.size(), kMostName);
@@ -62,7 +62,7 @@ NamedVariables::Variable NamedVariables::put(const std::string& name, How how, V
   return std::exchange(there, std::move(variable));
 }
 
-// Where others set the variable meanwhile, this was added before.
+// If another client sets the variable meanwhile, the addition counts as the earlier one.
 void NamedVariables::add(const std::string& name, const Variable& variable,
                          const engine::Ops& ops) {
   std::scoped_lock one(adding_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Variables that clients keep on a server by name: made by one client, there for the next. They
-// have nothing to do with training; adding is one action, whoever else adds. Any thread; only who
-// adds to variables waits for others' arithmetic. Errors name variable and container.
+// Variables that clients keep on a server by name: one client creates them, others find them. They
+// are independent of training. Adding is atomic. Thread-safe; only adding waits for others'
+// arithmetic. Errors name the variable and the container.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace lockstep::strategies {
 
 class NamedVariables {
  public:
-  // kInit: an error where it is there. kForce: whatever is there. kSet, kAdd: it is there, with
-  // this shape and type.
+  // Ways to store a value. kInit: the variable must not exist. kForce: no condition. kSet, kAdd: it
+  // must exist with this shape and type.
   enum class How : std::uint8_t { kInit, kForce, kSet, kAdd };
   struct Value {
     engine::Shape shape = {};
@@ -38,31 +38,31 @@ class NamedVariables {
   struct Variable {
     engine::Shape shape = {};
     engine::DType dtype = engine::DType::kFloat32;
-    std::shared_ptr<Held> held = {};  // not written any more once it is put
+    std::shared_ptr<Held> held = {};  // constant after `put`
   };
 
-  // `container` is for messages.
+  // Takes the container's name for messages.
   explicit NamedVariables(std::string container) : container_(std::move(container)) {}
   const std::string& container() const { return container_; }
-  // A variable with this value, to be put or added. Throws Error(kInvalid) for a body of another
-  // size and for a name that cannot be, Error(kMemory).
+  // Returns a variable with this value for `put` or `add`. Throws Error(kInvalid) if the body's
+  // size or the name is invalid, and Error(kMemory).
   Variable copied(const std::string& name, const Value& value, const MemoryBudget& budget) const;
-  // How: all but kAdd. What was there. Throws Error(kInvalid): there already, not there, another
-  // shape or type. Nothing is changed then. Does not wait for arithmetic.
+  // Stores the variable and returns the previous one. `how`: any but kAdd. Throws Error(kInvalid)
+  // if the condition of `how` fails; nothing changes then. Does not wait for arithmetic.
   Variable put(const std::string& name, How how, Variable variable);
-  // As kAdd; the variable's memory is taken for the sum.
+  // Adds the variable's elements to the stored ones; its memory receives the sum.
   void add(const std::string& name, const Variable& variable, const engine::Ops& ops);
-  Value read(const std::string& name) const;  // throws Error(kInvalid) naming it
+  Value read(const std::string& name) const;  // throws Error(kInvalid) with the name
   bool holds(const std::string& name) const;
   std::size_t size() const;
   std::uint64_t bytes() const;
   std::uint64_t checksum(const engine::Ops& ops) const;
 
  private:
-  Variable& at(const std::string& name, const Variable& like);  // the mutex is held
+  Variable& at(const std::string& name, const Variable& like);  // requires the mutex
 
   const std::string container_;
-  std::mutex adding_;  // before the mutex
+  std::mutex adding_;  // locked before the mutex
   mutable std::mutex mutex_;
   std::uint64_t bytes_ = 0;
   std::map<std::string, Variable, std::less<>> variables_;

@@ -46,14 +46,14 @@ bool RangeValues::all(std::int64_t value) const {
                      [&](const auto& run) { return run.second == value; });
 }
 
-// A run begins at `at` afterwards.
+// Makes a run begin at `at`.
 void RangeValues::split(std::size_t at) {
   if (at >= size_) return;
   const auto run = std::prev(begins_.upper_bound(at));
   if (run->first != at) begins_.emplace_hint(std::next(run), at, run->second);
 }
 
-// Neighbours of equal value at both ends of the range become one run.
+// Merges neighboring runs of equal value at both ends of the range.
 void RangeValues::join(engine::Range around) {
   for (const std::size_t at : {around.begin, around.end}) {
     const auto run = begins_.find(at);

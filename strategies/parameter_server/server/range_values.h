@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A whole number for each of the elements [0, size), kept as runs of equal numbers: how often each
-// element of a shard was updated, or whether it has a value. As a rule all have the same, and that
-// is one run. One thread at a time; a call costs the logarithm of the runs, and the runs it meets.
+// An integer for each of the elements [0, size), stored as runs of equal values: the updates of a
+// shard's elements, or whether they have a value. Usually all are equal, which is one run. Not
+// thread-safe. A call costs the logarithm of the number of runs, plus the runs that it visits.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,18 +20,18 @@ class RangeValues {
     std::int64_t value = 0;
     bool operator==(const Run&) const = default;
   };
-  std::vector<Run> runs(engine::Range within) const;  // cut to the range, ascending
+  std::vector<Run> runs(engine::Range within) const;  // clipped to the range, ascending
   std::vector<Run> runs() const { return runs({0, size_}); }
   void set(engine::Range range, std::int64_t value);
   void add(engine::Range range, std::int64_t value);
-  std::size_t count() const { return begins_.size(); }  // of runs
-  bool all(std::int64_t value) const;                   // true where there are no elements
+  std::size_t count() const { return begins_.size(); }  // number of runs
+  bool all(std::int64_t value) const;                   // true if there are no elements
 
  private:
   void split(std::size_t at);
   void join(engine::Range around);
   std::size_t size_ = 0;
-  std::map<std::size_t, std::int64_t> begins_;  // of runs; the last one ends at size_
+  std::map<std::size_t, std::int64_t> begins_;  // starts of runs; the last ends at size_
 };
 
 }  // namespace lockstep::strategies

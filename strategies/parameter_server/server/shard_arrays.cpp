@@ -96,7 +96,7 @@ void ShardArrays::check(const ShardRows& rows) const {
   require(rows.shard < shards_.size(), "container {} has {} shards here, not one of number {}",
           in_quotes(container_), shards_.size(), rows.shard);
   const ShardSpec& shard = spec_.shards[rows.shard];
-  // Not `require`, which would make its texts for every row: they would take most of a push.
+  // `require` would format its message for every row, which would take most of a push's time.
   for (std::size_t i = 0; i < rows.rows.size(); ++i) {
     const std::uint64_t row = rows.rows[i];
     if (row < shard.first_row || row - shard.first_row >= shard.rows) {
@@ -274,8 +274,8 @@ void ShardArrays::update(const Contributions::Complete& complete) {
   shard.count_update({part.begin, part.end});
 }
 
-// A row's sum is that of the gradients that have the row. Rows ascend in each gradient, so one pass
-// over all gradients is enough.
+// Updates each row with the sum of the gradients that contain it. Rows ascend in each gradient, so
+// one pass over all gradients suffices.
 void ShardArrays::update_rows(VariableShard& shard, const Contributions::Complete& complete,
                               const UpdateTerms& terms) {
   const auto& gradients = complete.gradients;

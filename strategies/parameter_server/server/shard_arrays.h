@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The arrays of a training job on one server: which ranges and rows a request may name, and what is
-// read from them or added to them.
+// The arrays of a training job on one server, and the checks of requests for them.
 //
 // Thread-safe: each shard has a lock, and several are locked in ascending order. Throws
 // Error(kInvalid) for a request that the shards do not allow, Error(kIo) if there is no memory.
@@ -25,7 +24,7 @@ namespace lockstep::strategies {
 
 class ShardArrays {
  public:
-  // `ops` and `budget` outlive the arrays.
+  // `ops` and `budget` must outlive the arrays.
   ShardArrays(std::string container, JobSpec spec, const engine::Ops& ops,
               const MemoryBudget& budget);
   const JobSpec& spec() const { return spec_; }
@@ -38,10 +37,10 @@ class ShardArrays {
   std::size_t updates_of(const ShardRange& range) const;
   bool have_values() const;  // all elements were assigned
 
-  // Throw for elements or rows that do not exist, or that are named twice.
+  // Throw if elements or rows do not exist or are named twice.
   void check(const std::vector<ShardRange>& ranges) const;
   void check(const ShardRows& rows) const;
-  // Throw also for a body of another length; for a push also if a shard is frozen.
+  // Throw also if the body has another length or, for a push, if a shard is frozen.
   void check(const std::vector<ShardRange>& ranges, const std::vector<rpc::Slice>& body) const;
   void check(const PushOrder& push) const;
 

@@ -24,7 +24,7 @@ namespace {
 
 using Table = std::vector<std::int64_t>;  // rows of three
 
-constexpr std::size_t kMostRows = std::size_t(1) << 24;  // of a table that is read
+constexpr std::size_t kMostRows = std::size_t(1) << 24;  // maximum rows of a table
 constexpr std::string_view kUpdates = "updates";
 
 bool counts_steps(const JobSpec& spec) {
@@ -45,7 +45,7 @@ Piece whole(const std::string& name, Shape shape, DType dtype, const void* data)
   return {name, shape, dtype, {0, shape.elements()}, bytes};
 }
 
-// Elements [begin, end) of the shard as a piece of its variable.
+// Returns the elements [begin, end) of the shard as a piece of its variable.
 Piece piece_of(const std::string& name, const ShardSpec& shard, Range range,
                const std::byte* data) {
   const std::size_t first = shard.first_element();
@@ -60,7 +60,7 @@ std::string slot_name(const JobSpec& spec, std::size_t slot, const ShardSpec& sh
   return fmt::format("{}/{}", spec.rule.slot_name(slot), shard.name);
 }
 
-// A shard's arrays, chunk by chunk, as they were lent.
+// Appends a shard's borrowed array, chunk by chunk.
 void add_lent(const std::string& name, const ShardSpec& shard,
               const std::vector<rpc::Slice>& chunks, std::vector<Piece>& pieces) {
   std::size_t begin = 0;
@@ -81,7 +81,7 @@ void add_writable(const std::string& name, const ShardSpec& shard, ChunkedArray&
   }
 }
 
-// What a checkpoint says beside weights and slots.
+// Reads the arrays of a checkpoint other than weights and slots.
 class Tables {
  public:
   Tables(Checkpoints& checkpoints, std::int64_t step, std::span<const std::string> zero)
@@ -101,7 +101,7 @@ class Tables {
   }
   const std::vector<Checkpoints::ArrayInfo>& all() const { return arrays_; }
 
-  // Empty where it is not there.
+  // Returns an empty table if the checkpoint has none.
   Table read(const std::string& name, std::size_t columns) const {
     const Checkpoints::ArrayInfo* array = find(name);
     if (array == nullptr) return {};
@@ -128,7 +128,7 @@ class Tables {
   std::vector<Checkpoints::ArrayInfo> arrays_;
 };
 
-// By worker.
+// Returns the received push numbers, one table per worker.
 std::vector<SequenceTable> read_pushes(const Tables& tables, const std::string& name,
                                        std::size_t workers) {
   const Table table = tables.read(name, 3);
@@ -144,7 +144,8 @@ std::vector<SequenceTable> read_pushes(const Tables& tables, const std::string& 
   return result;
 }
 
-// Of a dense shard, from all tables that name its variable; the rest has the checkpoint's step.
+// Sets the updates of a dense shard from all tables of its variable; other elements get the
+// checkpoint's step.
 void read_updates(const Tables& tables, VariableShard& shard) {
   const std::size_t first = shard.spec.first_element(), elements = shard.spec.elements();
   shard.updates.set({0, elements}, tables.step());
@@ -169,7 +170,8 @@ void read_updates(const Tables& tables, VariableShard& shard) {
   }
 }
 
-// Of a sparse shard: a piece to be filled, or the checkpoint's step in all rows.
+// Sets the updates of a sparse shard's rows: appends a piece to fill, or uses the checkpoint's
+// step.
 void read_row_updates(const Tables& tables, VariableShard& shard, std::vector<Piece>& pieces) {
   const std::string name = fmt::format("{}/{}", kUpdates, shard.spec.name);
   const std::size_t first = shard.spec.first_row;
@@ -193,7 +195,8 @@ SavedShard save_shard(ShardStore& store, const std::string& container, std::uint
   const TrainingShards::Snapshot now = job->snapshot(generation);
   const std::string key = shards_key(spec);
   std::vector<Piece> pieces;
-  std::map<std::string, Table> tables;  // by name: several shards of one variable here are one
+  // Tables by name: several shards of one variable write to the same table.
+  std::map<std::string, Table> tables;
   for (std::size_t i = 0; i < spec.shards.size(); ++i) {
     const ShardSpec& shard = spec.shards[i];
     const TrainingShards::Snapshot::Held& held = now.shards[i];
@@ -263,7 +266,7 @@ std::int64_t restore_shard(ShardStore& store, const std::string& container,
     job->load(generation, step, fill);
     return job->version();
   }
-  // It takes the place of what is there, so it may take as much beside it for a while.
+  // The new job replaces the old one; until then both may use this much memory.
   const std::uint64_t memory = spec.memory();
   const auto next = std::make_shared<TrainingShards>(
       container, generation, spec, store.ops(), store.budget(),

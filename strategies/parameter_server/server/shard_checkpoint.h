@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: MIT
-// A server's shard of a checkpoint: weights and optimizer slots as pieces of whole variables, so
-// that any strategy reads what servers wrote and the other way round, however the variables were
-// assigned then and are now. Beside them, for servers alone (engine/train/README.md):
+// A server's shard of a checkpoint. Weights and optimizer slots are pieces of whole variables, so
+// any strategy and any placement can read them. Servers add arrays of their own
+// (engine/train/README.md):
 //
 //   parameter_server.KEY/version   int64 [1]     the version
-//   parameter_server.KEY/pushes    int64 [n, 3]  worker, first, end: numbers of pushes that came
-//   updates.KEY/NAME               int64 [n, 3]  begin, end, updates: of elements of the variable
+//   parameter_server.KEY/pushes    int64 [n, 3]  worker, first, end: received push numbers
+//   updates.KEY/NAME               int64 [n, 3]  begin, end, updates: elements of the variable
 //   updates/NAME                   int32 [rows]  updates of each row of a sparse variable
 //
-// KEY are 16 hexadecimal digits that say which rows of which variables the server has. The first
-// two are read by a server that has the same; others, or one that is told to begin them at zero,
-// take the checkpoint's step for the version, and know no pushes. The last two are there where the
-// optimizer counts steps, and are read by any server; elements that none names have the
-// checkpoint's step.
+// KEY: 16 hexadecimal digits that identify the server's rows. The last two exist if the optimizer
+// counts steps.
 //
-// Threads: any, each with its own `Checkpoints`. Cost: the file's bytes; while it is written pushes
-// go on, and memory grows by what they change.
+// Threads: any, each with its own `Checkpoints`. Cost: the file's bytes. Pushes continue during a
+// write, and memory grows by what they change.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -31,15 +28,19 @@ struct SavedShard {
   std::int64_t version = 0;
 };
 
-// Writes shard `rank` of `ranks` of the checkpoint of `step`, which the chief began. Throws what
-// Checkpoints::write_shard and TrainingShards::snapshot throw.
+// Writes shard `rank` of `ranks` of the checkpoint of `step`, which the chief began. Throws the
+// errors of Checkpoints::write_shard and TrainingShards::snapshot.
 SavedShard save_shard(ShardStore& store, const std::string& container, std::uint64_t generation,
                       engine::Checkpoints& checkpoints, std::int64_t step, int rank, int ranks);
 
-// Gives the container's open job what the checkpoint holds, in this generation, which is not
-// before the job's; the same call once more changes nothing. Where the job had values they stay,
-// and memory is taken once more, until all is read. `zero`: see Checkpoints::restore; with
-// "parameter_server." version and pushes begin anew, as they must where workers do. The version.
+// Restores the container's open job from the checkpoint and returns the version. `generation` must
+// not be before the job's; repeating the call changes nothing. If the job already has values, they
+// stay until all is read, which needs the memory twice. `zero`: see Checkpoints::restore;
+// "parameter_server." resets the version and the pushes, which is required if workers restart.
+//
+// Only a server with the same KEY reads the version and the pushes. Others, and servers that reset
+// them, use the checkpoint's step as version and know no pushes. Any server reads the updates;
+// elements without an entry get the checkpoint's step.
 std::int64_t restore_shard(ShardStore& store, const std::string& container,
                            std::uint64_t generation, engine::Checkpoints& checkpoints,
                            std::int64_t step, std::span<const std::string> zero);

@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kBetweenDrops{200};
 
 }  // namespace
 
-// One call: what it needs. Each method answers, or throws before it did.
+// Executes one call. Each method replies, or throws before it has replied.
 class ShardService::Calls {
  public:
   Calls(ShardService& service, rpc::Message request, CallerPointer caller, rpc::Done done)
@@ -44,7 +44,7 @@ class ShardService::Calls {
     parse_head(request_.head, kMostHead, head);
     return head;
   }
-  // For calls whose message has no body.
+  // Throws if the message has a body.
   void no_body() const {
     require(request_.body_bytes() == 0, "{} bytes behind a message that has no arrays",
             request_.body_bytes());
@@ -154,14 +154,15 @@ class ShardService::Calls {
   void done() {
     no_body();
     const auto request = head<DoneRequest>();
-    done_(reply(DoneReply()));  // first: who waits for the end may end the server
+    // The reply comes first, because the thread that waits for the end may end the server.
+    done_(reply(DoneReply()));
     {
       std::scoped_lock lock(service_.mutex_);
       if (!service_.end_) service_.end_ = End{request.why(), request.failed()};
     }
     service_.changed_.notify_all();
   }
-  // On the service's own thread: it may take as long as files take.
+  // Runs `work` on the service's own thread, since file access may be slow.
   template <class Work>
   void apart(Work work) {
     service_.work_.add([service = &service_, work = std::move(work), done = done_] {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// A store behind the calls of messages.proto, whoever carries them. Every message is taken for
-// hostile: whatever its bytes, the answer is a reply, and a refused one changes nothing. What
-// messages.proto says holds; what is refused and why stands in shard_store.h.
+// The service that executes the calls of messages.proto on a store, with any transport. Messages
+// are untrusted: any bytes get a reply, and a refused message changes nothing. messages.proto
+// describes the calls; shard_store.h describes the errors.
 //
-// Heads are at most kMostHead bytes long (a million rows or so). Numbers of rows are the
-// variable's; elements of parts the shard's. Assign with parts is for start values of a job;
-// without, for a client's variable. Files are written and read on a thread of the service's own,
-// and there calls whose callers are gone are ended, some times a second.
+// Heads have at most kMostHead bytes (about a million rows). Row numbers count in the variable,
+// elements of parts in the shard. Assign with parts sets start values of a job; without parts it
+// sets a client's variable. The service's own thread reads and writes files. Some times a second it
+// also ends calls whose callers left.
 //
-// Threads: any. Built only where there is protobuf.
+// Thread-safe. Built only with protobuf.
 #pragma once
 #include <condition_variable>
 #include <mutex>
@@ -27,12 +27,12 @@ class ShardService : public rpc::Service {
  public:
   static constexpr std::size_t kMostHead = std::size_t(4) << 20;
 
-  // Both outlive the service; nothing calls it when it is destroyed.
+  // The store and the storage must outlive the service. No call may run when it is destroyed.
   ShardService(ShardStore& store, engine::Storage& storage, engine::Log log);
   void call(std::string_view method, rpc::Message request,
             std::shared_ptr<const rpc::Caller> caller, rpc::Done done) override;
 
-  // Waits until the chief says that the job is over; nothing where it has not by then.
+  // Waits until the chief reports the end of the job; returns nothing if `until` passes first.
   struct End {
     std::string why = {};
     bool failed = false;
@@ -48,7 +48,8 @@ class ShardService : public rpc::Service {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<End> end_;
-  TimedWork work_;  // the last one: its thread ends before what it uses
+  // Last member: its thread ends before the members that it uses.
+  TimedWork work_;
 };
 
 }  // namespace lockstep::strategies

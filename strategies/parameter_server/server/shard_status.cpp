@@ -9,7 +9,7 @@
 namespace lockstep::strategies {
 namespace {
 
-constexpr std::size_t kMostContainers = 1000;  // that are described
+constexpr std::size_t kMostContainers = 1000;  // limit of described containers
 
 nlohmann::json job_json(const TrainingShards& job) {
   const TrainingShards::Status status = job.status();

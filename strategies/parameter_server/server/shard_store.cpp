@@ -29,15 +29,16 @@ std::shared_ptr<ShardStore::Container> ShardStore::find(const std::string& name)
 }
 
 std::shared_ptr<ShardStore::Container> ShardStore::make(const std::string& name) const {
-  constexpr std::uint64_t kOfContainer = 1024, kCopies = 3;  // bytes; of its name
+  // Bytes of a container besides its name, and copies of its name.
+  constexpr std::uint64_t kOfContainer = 1024, kCopies = 3;
   require(name.size() <= kMostName, "the name {} of a container has {} bytes; at most {} can be",
           in_quotes(name), name.size(), kMostName);
   return std::make_shared<Container>(
       name, budget_.take(kOfContainer + kCopies * name.size(), "container " + in_quotes(name)));
 }
 
-// The job that is open, which one of this spec and generation may replace; null: none is open. The
-// mutex is held.
+// Returns the open job that a job of this spec and generation may replace; null if none is open.
+// Requires the mutex.
 std::shared_ptr<TrainingShards> ShardStore::replaced(const std::string& name,
                                                      std::uint64_t generation,
                                                      const JobSpec& spec) const {
@@ -84,7 +85,7 @@ std::uint64_t ShardStore::open(const std::string& name, std::uint64_t generation
       std::make_shared<TrainingShards>(name, generation, spec, ops_, budget_, std::move(share));
   {
     std::scoped_lock lock(mutex_);
-    before = replaced(name, generation, spec);  // it may be another by now
+    before = replaced(name, generation, spec);  // the job may have changed
     if (same(before)) return spec.bytes();
     auto found = containers_.find(name);
     if (found == containers_.end()) found = containers_.emplace(name, make(name)).first;
@@ -136,7 +137,7 @@ std::int64_t ShardStore::assign_parts(const std::string& container, std::uint64_
   return job(container)->assign(generation, parts, body);
 }
 
-// The mutex is held.
+// Throws if the variable belongs to a training job. Requires the mutex.
 void ShardStore::require_own(const Container& container, const std::string& name) const {
   if (!container.job) return;
   for (const ShardSpec& shard : container.job->spec().shards) {
@@ -145,8 +146,8 @@ void ShardStore::require_own(const Container& container, const std::string& name
   }
 }
 
-// A variable that is there stays until its container goes, and no job of that name is opened: so it
-// is added to without the lock.
+// Adding needs no lock: a variable persists until its container goes, and no job with its name can
+// be opened.
 void ShardStore::assign(const std::string& container, const std::string& name,
                         NamedVariables::How how, const NamedVariables::Value& value) {
   std::shared_ptr<Container> target = find(container);
@@ -157,7 +158,7 @@ void ShardStore::assign(const std::string& container, const std::string& name,
   if (!target) target = make(container);
   NamedVariables::Variable variable = target->variables.copied(name, value, budget_);
   if (how == NamedVariables::How::kAdd) return target->variables.add(name, variable, ops_);
-  NamedVariables::Variable before;  // given back without the lock
+  NamedVariables::Variable before;  // freed after the lock is released
   std::scoped_lock lock(mutex_);
   const auto found = containers_.find(container);
   if (found != containers_.end()) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// What a server keeps: containers by name, each with clients' own variables, and the shards of a
-// training job where one is open. A container comes to be with the first that is put into it, and
-// stays, whoever leaves, until it is reset. Names in two containers are two.
+// The contents of a server: containers by name, each with clients' variables and, if a job is open,
+// its shards. The first variable or job creates a container. It persists until it is reset, even if
+// all clients leave. Containers have separate names.
 //
-// Errors, thrown unless said: kInvalid what can never be, with the names; kUnavailable what may be
-// when the chief has opened or restored; kIo and kMemory no memory. Nothing is changed then.
+// Errors are thrown unless stated otherwise; nothing changes then. kInvalid: the request is never
+// possible (the text gives the names). kUnavailable: it may succeed after the chief has opened or
+// restored. kIo and kMemory: memory is short.
 //
-// Threads: any. One lock for the containers' names, held for look-ups alone: neither while memory
-// is taken nor while values are written. Shards have their own locks (training_shards.h).
+// Thread-safe. One lock guards the containers' names. It is held only for look-ups, neither during
+// allocations nor while values are written. Shards have their own locks (training_shards.h).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -26,51 +27,52 @@ namespace lockstep::strategies {
 
 class ShardStore {
  public:
-  // `ops` outlives the store. `most_bytes`: of all that clients create (memory_budget.h); 0: what
-  // the machine has free, less a reserve.
+  // `ops` must outlive the store. `most_bytes`: maximum bytes of all that clients create
+  // (memory_budget.h); 0: the machine's free memory, less a reserve.
   explicit ShardStore(const engine::Ops& ops, std::uint64_t most_bytes = 0);
-  ~ShardStore();  // calls that wait end with kAborted
+  ~ShardStore();  // ends waiting calls with kAborted
   ShardStore(const ShardStore&) = delete;
   ShardStore& operator=(const ShardStore&) = delete;
 
-  // The container's shards, afresh: zeros without values. The generation is larger than that of
-  // what was open there; the same one with the same spec is the same call once more, and changes
-  // nothing. Calls that waited end with kUnavailable. Their bytes. Where both do not fit into what
-  // the machine has free, the one before is closed first.
+  // Creates the container's shards, with zeros that do not count as values, and returns their
+  // bytes. The generation must exceed that of the open job. Repeating the call with the same
+  // generation and spec changes nothing. Waiting calls of the old job end with kUnavailable. If
+  // both jobs do not fit into the machine's free memory, the old one is closed first.
   std::uint64_t open(const std::string& container, std::uint64_t generation, const JobSpec& spec);
-  // `done` is called once, or an error thrown.
+  // Call `done` once, or throw.
   void pull(const std::string& container, PullOrder order, CallerPointer caller, Answered done);
   void push(const std::string& container, PushOrder order, CallerPointer caller, Answered done);
-  // Start values of a job's shards. The version.
+  // Sets start values of a job's shards and returns the version.
   std::int64_t assign_parts(const std::string& container, std::uint64_t generation,
                             const std::vector<ShardRange>& parts,
                             const std::vector<rpc::Slice>& body);
-  // The container's open job; throws Error(kUnavailable) where there is none.
+  // Returns the container's open job; throws Error(kUnavailable) if there is none.
   std::shared_ptr<TrainingShards> job(const std::string& container) const;
-  // `next` takes the place of `now`, unless something else has: Error(kUnavailable) then. Calls
-  // that wait for `now` end with kUnavailable.
+  // Replaces the job `now` by `next`. Throws Error(kUnavailable) if `now` is no longer open.
+  // Waiting calls of `now` end with kUnavailable.
   void replace(const std::string& container, const std::shared_ptr<TrainingShards>& now,
                std::shared_ptr<TrainingShards> next);
 
-  // Clients' own variables. Those of an open job are read (the rows that are here), not assigned.
+  // These access clients' variables. Variables of an open job can be read (this server's rows) but
+  // not assigned.
   void assign(const std::string& container, const std::string& name, NamedVariables::How how,
               const NamedVariables::Value& value);
   NamedVariables::Value read(const std::string& container, const std::string& name) const;
-  // Removes all of it. The number of variables and shards that were there.
+  // Removes the container. Returns the number of removed variables and shards.
   std::size_t reset(const std::string& container);
 
-  // Ends waiting calls whose callers are gone. Whoever serves calls it now and then; pulls and
-  // pushes to a container do it for that container.
+  // Ends waiting calls whose callers have left. The service calls it regularly; pulls and pushes
+  // call it for their container.
   void drop_gone();
 
   struct ContainerState {
     std::string name = {};
-    std::size_t variables = 0;                 // clients'
-    std::uint64_t bytes = 0;                   // of all arrays
-    std::shared_ptr<TrainingShards> job = {};  // null: none is open
+    std::size_t variables = 0;                 // clients' variables
+    std::uint64_t bytes = 0;                   // bytes of all arrays
+    std::shared_ptr<TrainingShards> job = {};  // null: no job is open
   };
   std::vector<ContainerState> containers() const;  // by name
-  // A 64-bit sum of everything that is kept: equal contents give equal sums.
+  // Returns a 64-bit checksum of all contents: equal contents have equal checksums.
   std::uint64_t checksum() const;
   const engine::Ops& ops() const { return ops_; }
   const MemoryBudget& budget() const { return budget_; }
@@ -83,7 +85,7 @@ class ShardStore {
     const MemoryBudget::Share share;
     std::shared_ptr<TrainingShards> job;  // guarded by the store's mutex
   };
-  std::shared_ptr<Container> find(const std::string& name) const;  // null: none
+  std::shared_ptr<Container> find(const std::string& name) const;  // null: does not exist
   std::shared_ptr<Container> make(const std::string& name) const;
   void require_own(const Container& container, const std::string& name) const;
   std::shared_ptr<TrainingShards> replaced(const std::string& name, std::uint64_t generation,

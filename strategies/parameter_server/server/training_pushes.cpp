@@ -14,7 +14,7 @@ using engine::require;
 
 namespace {
 
-// What a push changes: of a sparse shard, which is one part, all of it.
+// Returns the parts that a push changes. A sparse shard is one part.
 std::vector<ShardRange> pushed_parts(const PushOrder& order, const JobSpec& spec) {
   if (!order.rows) return order.parts;
   return {{order.rows->shard, 0, spec.shards[order.rows->shard].elements()}};
@@ -22,7 +22,8 @@ std::vector<ShardRange> pushed_parts(const PushOrder& order, const JobSpec& spec
 
 }  // namespace
 
-// Is it of the step that the worker is in, or was in last? Messages may overtake the last one.
+// Returns whether the push belongs to the worker's current or latest step. Messages may arrive
+// after the step's last one.
 bool TrainingShards::Worker::goes_on(const PushOrder& order) const {
   return began && pulled == order.pulled && step == order.step &&
          (ended == 0 || order.sequence < ended);
@@ -34,7 +35,8 @@ void TrainingShards::push(PushOrder order, CallerPointer caller, Answered done) 
   auto share = order.want_weights ? share_of_call(order.parts, 0) : nullptr;
   VersionWaiters::Taken ready;
   ShardAnswer result;
-  {  // before the gate: nobody waits there for a restore
+  // Checks before the gate, so that the call does not wait there for a restore.
+  {
     std::scoped_lock lock(mutex_);
     usable(order.generation);
   }
@@ -73,8 +75,8 @@ void TrainingShards::push(PushOrder order, CallerPointer caller, Answered done) 
   }
 }
 
-// The version with the worker's own step in it, where that is still on its way: it has what it
-// pushed of that step itself, and is not to be called stale for it.
+// Returns the version including the worker's own unfinished step. The worker has its own pushes of
+// that step, so they must not make it stale.
 std::int64_t TrainingShards::version_seen_by(std::uint32_t number) const {
   const UpdatePolicy& policy = arrays_.spec().policy;
   std::scoped_lock lock(mutex_);
@@ -96,7 +98,7 @@ ShardAnswer TrainingShards::push_asynchronous(const PushOrder& order, Worker& wo
       ++counts_.repeated;
       return {PushOutcome::kRepeated, version_, worker.staleness};
     }
-    // A worker may know a newer version than a server that was restored since: nothing is stale.
+    // A worker may know a newer version than a restored server; its staleness is 0.
     result.staleness = worker.goes_on(order)
                            ? worker.staleness
                            : std::uint64_t(std::max<std::int64_t>(0, version_ - order.pulled));
@@ -114,7 +116,7 @@ ShardAnswer TrainingShards::push_asynchronous(const PushOrder& order, Worker& wo
   return result;
 }
 
-// Whether the answer needs no gradients: it came before, or too late. The mutex is held.
+// Returns whether the push needs no gradients, because it is repeated or late. Requires the mutex.
 bool TrainingShards::answered(const PushOrder& order, Worker& worker, ShardAnswer& result) {
   usable(order.generation);
   result.version = version_;
@@ -133,7 +135,7 @@ bool TrainingShards::answered(const PushOrder& order, Worker& worker, ShardAnswe
   return true;
 }
 
-// That the push came. The mutex is held.
+// Records a push. Requires the mutex.
 void TrainingShards::remember(const PushOrder& order, Worker& worker, const ShardAnswer& result) {
   constexpr std::uint64_t kOfRange = 64;  // bytes
   worker.sequences.add(order.sequence);
@@ -152,7 +154,7 @@ void TrainingShards::remember(const PushOrder& order, Worker& worker, const Shar
   if (order.last) worker.ended = std::max(worker.ended, order.sequence);
 }
 
-// Those parts that are complete with it. The mutex is held.
+// Returns the parts that these gradients complete. Requires the mutex.
 std::vector<Contributions::Complete> TrainingShards::offer(
     const std::vector<ShardRange>& parts, std::vector<Contributions::Gradient> gradients,
     ShardAnswer& result) {
@@ -203,7 +205,8 @@ ShardAnswer TrainingShards::push_synchronous(const PushOrder& order, Worker& wor
       updates += arrays_.updates_of(part.part);
     }
   } catch (const engine::Error& error) {
-    result.error = error;  // `push` closes the shards: this step can neither end nor be taken back
+    // `push` closes the shards, because this step can neither end nor be undone.
+    result.error = error;
     return result;
   } catch (const std::bad_alloc&) {
     result.error = engine::Error(engine::Code::kIo, "no memory for an update");

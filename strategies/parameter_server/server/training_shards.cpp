@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pulls, start values, restores, snapshots. Pushes are in training_pushes.cpp.
+// Pulls, start values, restores and snapshots. Pushes are in training_pushes.cpp.
 #include "strategies/parameter_server/server/training_shards.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ bool TrainingShards::ready() const {
   return ready_;
 }
 
-// Throws if the job is closed, or of another generation. The mutex is held.
+// Throws if the job is closed, or of another generation. Requires the mutex.
 void TrainingShards::assignable(std::uint64_t generation) const {
   if (closed_) throw *closed_;
   if (generation != generation_) {
@@ -80,7 +80,7 @@ std::shared_lock<std::shared_mutex> TrainingShards::enter() {
 // Takes memory of the budget for a call that may wait.
 std::shared_ptr<MemoryBudget::Share> TrainingShards::share_of_call(
     const std::vector<ShardRange>& parts, std::size_t rows) const {
-  constexpr std::size_t kOfCall = 1024;  // bytes beside its parts and rows
+  constexpr std::size_t kOfCall = 1024;  // bytes besides its parts and rows
   return std::make_shared<MemoryBudget::Share>(
       budget_.take(kOfCall + parts.size() * sizeof(ShardRange) + rows * sizeof(std::uint64_t),
                    "a call to container " + in_quotes(arrays_.container())));
@@ -92,7 +92,7 @@ void TrainingShards::when_reached(std::int64_t version, std::uint64_t generation
     std::scoped_lock lock(mutex_);
     usable(generation == 0 ? generation_ : generation);
     const bool never = arrays_.spec().policy.synchronous &&
-                       updates_per_step_ == 0;  // nothing here is ever updated
+                       updates_per_step_ == 0;  // no shard here is ever updated
     if (version_ < version && !never) {
       waiters_.add(version, std::move(caller), std::move(go_on));
       return;
@@ -120,7 +120,7 @@ void TrainingShards::pull(PullOrder order, CallerPointer caller, Answered done) 
                });
 }
 
-// The version comes first: values that change while they are read are newer than it, not older.
+// Reads the version first: values that change during the read are newer than it, not older.
 void TrainingShards::answer(const PullOrder& order, ShardAnswer& result) {
   try {
     result.version = version();
@@ -141,7 +141,8 @@ std::int64_t TrainingShards::assign(std::uint64_t generation, const std::vector<
                                     const std::vector<rpc::Slice>& body) {
   arrays_.check(parts, body);
   budget_.check("assigning to container " + in_quotes(arrays_.container()));
-  {  // before the gate: nobody waits there for a restore
+  // Checks before the gate, so that the call does not wait there for a restore.
+  {
     std::scoped_lock lock(mutex_);
     assignable(generation);
   }

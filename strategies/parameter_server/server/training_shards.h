@@ -1,27 +1,18 @@
 // SPDX-License-Identifier: MIT
-// The shards of one training job on one server, and all that happens to them.
+// The shards of one training job on one server: pulls, pushes, start values, restores, snapshots.
 //
-// Asynchronous: a push is applied as it comes. Its staleness is the version when its worker's step
-// begins here, less the version that the worker had pulled; all pushes of a step share it, and what
-// follows of it: the scale of the rate, or that the step is dropped. The last push of a step that
-// is not dropped raises the version.
+// Asynchronous: a push is applied at once. Its staleness is the version at the first push of the
+// worker's step, less the version that the worker pulled. All pushes of a step share the staleness
+// and its consequence: a smaller rate, or the drop of the step. The last push of a step that is not
+// dropped raises the version.
 //
-// Synchronous: gradients wait for each other (contributions.h). They are weighted so that those of
-// all workers add up to the gradient of the whole batch's mean; of k out of n the sum is taken
-// times n / k. When all parts of all shards are updated the version rises, and with it the step
-// that pushes must be for. A gradient that waits is not in a checkpoint: save between steps. With
-// k = n the bits do not depend on who comes first.
+// Synchronous: gradients wait for each other (contributions.h). Their weights make the sum over all
+// workers the gradient of the global batch's mean; a sum of k of n is multiplied by n / k. When all
+// parts of all shards are updated the version rises, and pushes must be for the new step. With k =
+// n the bits do not depend on the order of arrival. Checkpoints do not contain waiting gradients,
+// so save between steps.
 //
-// The optimizer's step of an element is the number of its updates (of a sparse shard: of its row).
-//
-// Until all elements have a value (assign, load) everything else is kUnavailable, and so is what
-// names another generation. Refused is kInvalid, and nothing is changed. kIo: no memory; nothing is
-// changed, but for a synchronous step that was complete: then the job's shards are closed.
-//
-// Threads: any. Pulls run beside each other and beside pushes of other shards; pushes of one worker
-// one behind the other, pushes of different workers at once where they are of different shards.
-// Nobody waits for more than others' arithmetic. `Answered` is called once, without a lock held, by
-// the caller or by whom it waited for.
+// The optimizer's step of an element is the number of its updates (of its row, in a sparse shard).
 #pragma once
 #include <memory>
 #include <mutex>
@@ -39,10 +30,19 @@
 
 namespace lockstep::strategies {
 
+// Holds the shards of a job. Until all elements have a value (assign, load), other calls fail with
+// kUnavailable, as do calls with another generation. Refused calls fail with kInvalid, and calls
+// without memory with kIo; neither changes anything. If a completed synchronous step fails with
+// kIo, the job's shards are closed.
+//
+// Thread-safe. Pulls run concurrently with each other and with pushes to other shards. Pushes of
+// one worker run one after another; pushes of different workers to different shards run
+// concurrently. Calls wait only for others' arithmetic. `Answered` is called once, without locks,
+// by the caller's thread or by the thread that it waited for.
 class TrainingShards {
  public:
-  // The spec is checked, and `share` is of its memory. `ops` and `budget` outlive this. Throws
-  // Error(kIo) where there is no memory.
+  // Requires a checked spec and a share of its memory. `ops` and `budget` must outlive this object.
+  // Throws Error(kIo) if memory is short.
   TrainingShards(std::string container, std::uint64_t generation, JobSpec spec,
                  const engine::Ops& ops, const MemoryBudget& budget, MemoryBudget::Share share);
   const JobSpec& spec() const { return arrays_.spec(); }
@@ -52,29 +52,29 @@ class TrainingShards {
 
   void pull(PullOrder order, CallerPointer caller, Answered done);
   void push(PushOrder order, CallerPointer caller, Answered done);
-  // Values of parts, one behind the other. The version.
+  // Sets the values of parts, which `body` holds one after another. Returns the version.
   std::int64_t assign(std::uint64_t generation, const std::vector<ShardRange>& parts,
                       const std::vector<rpc::Slice>& body);
-  // Values from elsewhere, of a job that is not ready: `fill` is given all shards, writes weights,
-  // slots and counts, and nobody else is there meanwhile. Then the job is ready, in this
-  // generation. What `fill` throws is thrown, and the job is not ready. `restored`: remembered, for
-  // who asks.
+  // Loads the values of a job that is not ready. `fill` gets exclusive access to all shards and
+  // writes weights, slots and counts. Afterwards the job is ready, in this generation. If `fill`
+  // throws, the error is passed on and the job is not ready. `restored`: the value that restored()
+  // returns.
   struct Loaded {
     std::int64_t version = 0;
-    std::vector<SequenceTable> sequences = {};  // by worker; the rest begins anew
+    std::vector<SequenceTable> sequences = {};  // by worker; others begin at 1
   };
   using Fill = std::function<Loaded(std::span<const std::unique_ptr<VariableShard>>)>;
   void load(std::uint64_t generation, std::int64_t restored, const Fill& fill);
   std::optional<std::int64_t> restored() const;
-  // The rows of a shard that are here.
+  // Returns this server's rows of a shard.
   NamedVariables::Value read(std::size_t shard) const;
-  // Calls that wait end with this error, and so does all that comes.
+  // Ends waiting calls, and all later ones, with this error.
   void close(const engine::Error& why);
   void drop_gone();
 
   struct WorkerStatus {
     std::uint64_t last = 0, lost = 0;             // sequence numbers
-    std::optional<engine::Clock::time_point> at;  // of its last push
+    std::optional<engine::Clock::time_point> at;  // time of its last push
   };
   struct Status {
     std::uint64_t generation = 0;
@@ -86,12 +86,13 @@ class TrainingShards {
   };
   Status status() const;
 
-  // Everything at one moment between pushes, on loan: it costs memory only as it changes.
+  // Holds the state at one moment between pushes. Arrays are on loan and cost memory only when they
+  // change.
   struct Snapshot {
     struct Held {
       std::vector<rpc::Slice> weights;  // ChunkedArray::kChunk elements each
       std::vector<std::vector<rpc::Slice>> slots;
-      std::vector<RangeValues::Run> updates;  // of a dense shard
+      std::vector<RangeValues::Run> updates;  // dense shards only
       std::vector<std::int32_t> row_updates;
     };
     std::int64_t version = 0;
@@ -99,21 +100,23 @@ class TrainingShards {
     std::vector<SequenceTable::Ranges> sequences;  // by worker
   };
   Snapshot snapshot(std::uint64_t generation);
-  std::uint64_t checksum();  // of everything that a checkpoint keeps, and of what waits
+  // Covers everything that a checkpoint contains, and the number of waiting parts.
+  std::uint64_t checksum();
 
  private:
   struct Worker {
-    std::mutex turn;  // held during a push; what follows is guarded by the shards' mutex
+    // Held during a push; the members below are guarded by the shards' mutex.
+    std::mutex turn;
     SequenceTable sequences;
-    MemoryBudget::Share share;  // of the sequences
-    bool began = false;         // a step
+    MemoryBudget::Share share;  // memory of the sequences
+    bool began = false;         // a step has begun
     std::int64_t pulled = 0, step = 0;
-    std::uint64_t ended = 0;  // the number of its last push; 0: it is open
+    std::uint64_t ended = 0;  // number of its last push; 0: open
     std::uint64_t staleness = 0;
     std::optional<engine::Clock::time_point> at;
     bool goes_on(const PushOrder& order) const;
   };
-  std::shared_lock<std::shared_mutex> enter();  // the gate, as pushes do
+  std::shared_lock<std::shared_mutex> enter();  // locks the gate for a push
   void usable(std::uint64_t generation) const;
   void assignable(std::uint64_t generation) const;
 
@@ -136,19 +139,20 @@ class TrainingShards {
   const MemoryBudget& budget_;
   const MemoryBudget::Share share_;
   ShardArrays arrays_;
-  const std::size_t updates_per_step_;  // synchronous: after these the version rises
+  // Synchronous: the version rises after these updates.
+  const std::size_t updates_per_step_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  // Pushes hold the gate together, a snapshot alone; the turnstile keeps pushes from starving it.
-  // Order of locks: gate, a worker's turn, shards ascending, mutex.
+  // Pushes share the gate; a snapshot holds it exclusively. The turnstile keeps pushes from
+  // starving snapshots. Lock order: gate, a worker's turn, shards ascending, mutex.
   std::mutex turnstile_;
   std::shared_mutex gate_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::uint64_t generation_ = 0;
   bool ready_ = false, loading_ = false;
   std::optional<std::int64_t> restored_;
   std::optional<engine::Error> closed_;
   std::int64_t version_ = 0;
-  std::size_t updated_ = 0;  // of updates_per_step_
+  std::size_t updated_ = 0;  // out of updates_per_step_
   Contributions contributions_;
   VersionWaiters waiters_;
   ShardCounts counts_;

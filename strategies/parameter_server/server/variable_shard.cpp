@@ -11,7 +11,7 @@ using engine::Range;
 
 namespace {
 
-// Only the moments of Adam ask how often they were moved.
+// Returns whether the rule uses the step: only Adam's moments do.
 bool asks_for_step(const engine::UpdateRule& rule) {
   return rule.kind != engine::UpdateKind::kSgd;
 }
@@ -41,7 +41,7 @@ void VariableShard::reserve(std::span<const Range> ranges) {
   for (ChunkedArray& slot : slots) slot.reserve(ranges);
 }
 
-// The range cut where the number of updates changes.
+// Returns the range, split at changes of the number of updates.
 std::vector<RangeValues::Run> VariableShard::steps(Range range) const {
   if (!spec.sparse) return updates.runs(range);
   const std::size_t row = range.begin / spec.row_elements();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// One shard on a server: weights, optimizer slots, and how often each element was updated, which is
-// the optimizer's step there. Slots and counts of a frozen shard are not there.
+// One shard on a server: weights, optimizer slots, and the number of updates of each element, which
+// is the optimizer's step there. A frozen shard has no slots and counts.
 //
-// Threads: the owner of the shard holds `mutex`: shared for what is const, alone for the rest.
+// Threads: the shard's owner holds `mutex`, shared for const members and exclusively for the
+// others.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -18,17 +19,17 @@
 
 namespace lockstep::strategies {
 
-// What all elements of an update have in common.
+// Holds what all elements of an update share.
 struct UpdateTerms {
   const engine::Ops* ops = nullptr;
   const engine::UpdateRule* rule = nullptr;
   double rate = 0;
-  double scale = 1;  // of the gradients' sum
+  double scale = 1;  // factor of the gradients' sum
 };
 
 class VariableShard {
  public:
-  // Zeros. Throws Error(kIo) where there is no memory.
+  // Creates zeros. Throws Error(kIo) if memory is short.
   VariableShard(const ShardSpec& spec, const engine::UpdateRule& rule,
                 const MemoryBudget* budget = nullptr);
 
@@ -37,20 +38,21 @@ class VariableShard {
   ChunkedArray weights;
   std::vector<ChunkedArray> slots;
 
-  // So that updates of these ranges take no memory for weights and slots. Throws Error(kIo).
+  // Prepares memory, so that updates of these ranges allocate none for weights and slots. Throws
+  // Error(kIo).
   void reserve(std::span<const engine::Range> ranges);
-  // The rule, once for each element of the range; gradients are added. They are asked for from
-  // front to back, at most kBlock elements at a time. A sparse shard: within one row. Does not
-  // count.
+  // Applies the rule once to each element of the range, with the sum of the gradients. `gradients`
+  // is called from front to back, for at most kBlock elements at a time. In a sparse shard the
+  // range lies in one row. Does not count the update.
   static constexpr std::size_t kBlock = 16384;
   using Gradients = std::function<void(engine::Range block, std::vector<const std::byte*>& from)>;
   void update(engine::Range range, const Gradients& gradients, const UpdateTerms& terms);
-  void count_update(engine::Range range);  // of a sparse shard: one row
-  // Values from outside, asked for in the same way.
+  void count_update(engine::Range range);  // a sparse shard's range is one row
+  // Sets values from outside; calls `values` like `update` calls `gradients`.
   void assign(engine::Range range, const Gradients& values);
 
-  // Of a sparse shard with a rule that asks for the step; else counts_of_rows is empty, and
-  // `updates` holds the counts of a dense shard.
+  // Updates per row of a sparse shard whose rule uses the step; else empty. `updates` has the
+  // counts of a dense shard.
   std::vector<std::int32_t> row_updates;
   RangeValues updates;
   RangeValues assigned;                                  // 1: has a value
@@ -59,7 +61,8 @@ class VariableShard {
  private:
   std::vector<RangeValues::Run> steps(engine::Range range) const;
   void count_runs();
-  MemoryBudget::Share runs_;  // of `updates` and `assigned`, which ranges of a client's choice cut
+  // Memory of `updates` and `assigned`, whose runs depend on the clients' ranges.
+  MemoryBudget::Share runs_;
 };
 
 }  // namespace lockstep::strategies

@@ -11,7 +11,7 @@ void VersionWaiters::add(std::int64_t at_least, std::shared_ptr<const rpc::Calle
   waiters_.push_back({at_least, std::move(caller), std::move(go_on)});
 }
 
-// In the order in which they came.
+// Takes the matching continuations in the order of `add`.
 template <class Test>
 VersionWaiters::Taken VersionWaiters::take_if(Test test) {
   const auto first = std::stable_partition(waiters_.begin(), waiters_.end(),

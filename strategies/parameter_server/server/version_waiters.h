@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Calls that wait until a version is reached: no thread waits, each call left behind what is to be
-// done then. Whoever takes continuations out runs them, once each, without holding a lock. One
-// thread at a time (the owner's lock).
+// Calls that wait for a version. No thread waits: each call leaves a continuation. The code that
+// takes continuations out runs each once, without a lock. Not thread-safe (the owner's lock).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,20 +15,20 @@ namespace lockstep::strategies {
 
 class VersionWaiters {
  public:
-  // With null the version is there, else why it will not come.
+  // Null: the version is reached; else the reason why it will not be.
   using Continue = std::function<void(const engine::Error*)>;
   using Taken = std::vector<Continue>;
 
   void add(std::int64_t at_least, std::shared_ptr<const rpc::Caller> caller, Continue go_on);
   Taken take(std::int64_t version);  // those that waited for it
-  Taken take_gone();                 // those whose caller does not wait any more
+  Taken take_gone();                 // those whose callers have left
   Taken take_all();
   std::size_t size() const { return waiters_.size(); }
 
  private:
   struct Waiter {
     std::int64_t at_least = 0;
-    std::shared_ptr<const rpc::Caller> caller;  // null: somebody who never goes
+    std::shared_ptr<const rpc::Caller> caller;  // null: a caller that never leaves
     Continue go_on;
   };
   template <class Test>

@@ -13,7 +13,7 @@ namespace {
 
 using engine::require;
 
-// Shards of each variable; those of one variable follow each other.
+// Returns the shards of each variable, which are consecutive.
 std::map<std::string_view, std::span<const PlacedShard>> shards_by_name(
     const VariablePlacement& placement) {
   std::map<std::string_view, std::span<const PlacedShard>> found;
@@ -52,14 +52,14 @@ ArenaShards::ArenaShards(const std::vector<engine::Parameter>& layout,
 }
 
 std::vector<ShardPart> ArenaShards::parts(engine::Range range) const {
-  // Parts do not meet, so that their ends ascend as their offsets do.
+  // Parts are disjoint, so their ends ascend like their offsets.
   auto at = std::ranges::upper_bound(parts_, range.begin, {},
                                      [](const ShardPart& p) { return p.offset + p.size(); });
   std::vector<ShardPart> found;
   for (; at != parts_.end() && at->offset < range.end; ++at) {
     const std::size_t from = std::max(at->offset, range.begin);
     const std::size_t to = std::min(at->offset + at->size(), range.end);
-    if (from >= to) continue;  // of an empty range
+    if (from >= to) continue;  // `range` is empty
     found.push_back({at->server, at->shard, at->begin + (from - at->offset),
                      at->begin + (to - at->offset), from});
   }

@@ -75,7 +75,7 @@ void Assignments::lost(int worker) {
   if (aggregate_ == 0) {
     returned_.merge(mine.works);
   } else if (!mine.works.empty()) {
-    // It begins again with the first step that it has not finished.
+    // The worker begins again with the first step that it has not finished.
     engine::DataPosition position = work_.position;
     const std::int64_t first = mine.works.begin()->first;
     for (std::int64_t step = work_.first_step; step < first; ++step)

@@ -22,9 +22,9 @@ namespace lockstep::strategies {
 
 class Assignments {
  public:
-  // `aggregate`: 0 for asynchronous training. `warm_up`: in asynchronous training, worker 0 makes
-  // all steps below this number. Updates are large at the start of a run, and several workers that
-  // make them at once would diverge.
+  // An `aggregate` of 0 means asynchronous training. `warm_up`: in asynchronous training, worker 0
+  // makes all steps below this number. Updates are large at the start of a run, and several workers
+  // that make them at once would diverge.
   Assignments(int workers, int aggregate, std::int64_t warm_up = 0);
   // Begins a segment and forgets the last one.
   void begin(const engine::WorkSpec& work);
@@ -37,7 +37,7 @@ class Assignments {
   void lost(int worker);
   // Assigns no new steps. Synchronous: all workers still make the last step that any of them has.
   void pause();
-  // Pauses, and ends the run there.
+  // Calls `pause` and ends the run there.
   void stop();
   bool stopped() const { return stopped_; }
   // Returns whether no step is left or in progress.
@@ -53,8 +53,8 @@ class Assignments {
  private:
   struct PerWorker {
     std::map<std::int64_t, engine::Work> works;
-    std::int64_t next = 0;               // synchronous: the worker's next step,
-    engine::DataPosition position = {};  // and the position in the data before it
+    std::int64_t next = 0;               // synchronous: the worker's next step
+    engine::DataPosition position = {};  // its position in the data
   };
   std::optional<engine::Work> next_share(int worker);
   std::optional<engine::Work> next_batch(int worker);

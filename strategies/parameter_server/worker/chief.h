@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The part of a parameter server strategy that only the chief has. Owned by the strategy.
+// Holds the part of a parameter server strategy that only the chief has. Owned by the strategy.
 #pragma once
 #include <functional>
 #include <string>
@@ -13,7 +13,7 @@
 namespace lockstep::strategies {
 
 struct ParameterServer::Chief {
-  // `failed` is called when the servers' loss ends training.
+  // Calls `failed` if the loss of servers ends training.
   Chief(const SchedulerOptions& of_scheduler, Servers::Connections connections,
         const ParameterServerOptions& options, std::function<void(const engine::Error&)> failed)
       : scheduler(of_scheduler),
@@ -25,9 +25,10 @@ struct ParameterServer::Chief {
   Scheduler scheduler;
   Servers servers;
   ServerWatch watch;
-  bool waited = true;    // the wait for other processes after `open` is over
-  bool leading = false;  // in a call of `fit`
-  std::string why_failed = "its program ended early";  // told to the others if `fit` is not over
+  // The wait for other processes after `open` is over.
+  bool waited = true;
+  bool leading = false;                                // during a call of `fit`
+  std::string why_failed = "its program ended early";  // for the others if `fit` fails
 };
 
 }  // namespace lockstep::strategies

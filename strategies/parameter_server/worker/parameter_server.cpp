@@ -23,10 +23,10 @@ using engine::require;
 
 namespace {
 
-constexpr std::chrono::milliseconds kUnopened{500};   // for servers that no job was opened on
-constexpr std::chrono::milliseconds kShutdown{5000};  // for those that follow, and servers
+constexpr std::chrono::milliseconds kUnopened{500};   // for servers without an open job
+constexpr std::chrono::milliseconds kShutdown{5000};  // for following processes, and servers
 
-// Larger than that of any chief before, also where this one was started anew.
+// Returns a generation larger than that of any earlier chief, even if this one was restarted.
 std::uint64_t generation_after(std::uint64_t last) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
@@ -109,10 +109,10 @@ void ParameterServer::close() {
   const bool failed = generation_ == 0 || chief_->leading;
   try {
     if (failed) chief_->scheduler.fail(Error(Code::kAborted, chief_->why_failed));
-    // With backup workers, one may still make a last step that nobody needs.
+    // With backup workers, one may still run a last step that is not needed.
     chief_->scheduler.wait_for_shutdown(
         Clock::now() + (failed ? std::min(options_.deadline, kShutdown) : options_.deadline));
-    if (chief_->watch.taken()) return;  // another chief's job goes on
+    if (chief_->watch.taken()) return;  // another chief's job continues
     chief_->servers.done(failed ? chief_->why_failed : "the chief is done", failed,
                          std::min(options_.deadline, generation_ == 0 ? kUnopened : kShutdown));
   } catch (const std::exception& error) {
@@ -168,7 +168,7 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   if (chief_) chief_->watch.resume();
   version_ = 0;
   require_in_parts(rule);
-  // A worker may be given a whole batch.
+  // A worker may get a global batch.
   const std::size_t rows = (options.global_batch + std::size_t(options.accumulate) - 1) /
                            std::size_t(options.accumulate);
   engine::GraphPlan whole = engine::plan_graph(graph);
@@ -273,7 +273,8 @@ void ParameterServer::connect_workers() {
   }
   exchange_ = collectives::in_memory_bootstrap(std::vector<int>(std::size_t(local()), 0),
                                                options_.deadline);
-  old.clear();  // their calls end here, before anything else is written
+  // The old calls end here, before anything else is written.
+  old.clear();
   broken_ = false;
 }
 
@@ -290,7 +291,7 @@ void ParameterServer::restore(engine::Replica& replica, engine::Checkpoints& che
                               std::int64_t step, const std::vector<std::string>& fresh) {
   if (replica.rank != 0) return;
   std::vector<std::string> zero = fresh;
-  zero.emplace_back(Servers::kOwnState);  // all workers begin anew
+  zero.emplace_back(Servers::kOwnState);  // all workers restart their numbers
   chief_->servers.restore(checkpoints.folder(), step, zero);
   version_ = step;
   chief_->watch.restored(checkpoints.folder(), step);
@@ -371,7 +372,7 @@ std::vector<double> ParameterServer::weights() {
   return values;
 }
 
-// Ends everything that this process's replicas wait for with this error.
+// Ends all waits of this process's replicas with this error.
 void ParameterServer::fail(const Error& why, bool from_chief) {
   if (chief_) chief_->watch.suspend();
   std::scoped_lock lock(mutex_);
@@ -389,7 +390,7 @@ void ParameterServer::abort(const Error& error) noexcept {
     fail(error);
     if (chief_) chief_->scheduler.fail(error);
   } catch (const std::exception&) {
-    // no memory for a text: the deadlines end the waiting
+    // out of memory: deadlines end the waits
   }
 }
 

@@ -8,10 +8,11 @@
 // other processes follow it; they may be lost and come back (scheduler.h, scheduler_client.h). In
 // this strategy `run`, `gather` and `collect` span the replicas of this process only.
 //
-// A server that comes back empty is given the last checkpoint, in asynchronous training; else the
+// In asynchronous training, a server that comes back empty gets the last checkpoint. Otherwise the
 // run ends with Error(kUnavailable) (server_watch.h).
 //
-// Threads: the port's, and one in the chief that polls servers. Built only with protobuf.
+// Threads: those of engine::Strategy, and one in the chief that polls servers. Built only with
+// protobuf.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -36,7 +37,7 @@ namespace lockstep::strategies {
 
 struct ParameterServerOptions {
   std::vector<engine::Device*> devices = {};  // one per replica of this process
-  std::optional<engine::DType> dtype = {};    // default: of the first device
+  std::optional<engine::DType> dtype = {};    // default: the first device's type
   int threads = 1;                            // library threads per replica
   std::optional<engine::Kernels> kernels = {};
 
@@ -44,31 +45,31 @@ struct ParameterServerOptions {
   // Makes a connection to a server; is called several times.
   std::function<std::unique_ptr<rpc::Connection>(std::size_t server)> connect = {};
   std::size_t near = 0;      // number of SharedConnections, for `explain`
-  std::string cluster = {};  // as text that processes compare; empty: none
-  int workers = 0;           // of the job; 0: as many as devices
-  int first_worker = 0;      // of this process
-  std::function<std::unique_ptr<rpc::Connection>()> chief = {};  // unset in the chief
+  std::string cluster = {};  // text that processes compare; empty: none
+  int workers = 0;           // the job's; 0: one per device
+  int first_worker = 0;      // first worker of this process
+  std::function<std::unique_ptr<rpc::Connection>()> chief = {};  // unset in the chief's process
 
   UpdateOptions updates = {};
   PlacementRules placement = {};
   std::string container = "train";
-  std::size_t chunk_bytes = std::size_t(4) << 20;  // of a message, at most
+  std::size_t chunk_bytes = std::size_t(4) << 20;  // maximum bytes of a message
 
-  std::chrono::milliseconds deadline{60000};          // of each call, and for missing workers
+  std::chrono::milliseconds deadline{60000};          // per call, and for missing workers
   std::chrono::milliseconds heartbeat_timeout{5000};  // after which a silent process is lost
   std::chrono::milliseconds poll_interval{1000};      // between two polls of the servers
-  engine::Profiler* profiler = nullptr;               // of this process; outlives the strategy
+  engine::Profiler* profiler = nullptr;               // this process's; outlives the strategy
   engine::Log log = engine::Log();
 };
 
-// Returns the device's preferred type of those in which servers keep variables.
+// Returns the device's default type if servers can keep variables in it, else float32.
 engine::DType kept_dtype(const engine::Device& device);
 
 class ParameterServer : public engine::Strategy {
  public:
   // Throws Error(kInvalid) for options that contradict each other.
   explicit ParameterServer(ParameterServerOptions options);
-  // Tells the others that the job is over, or that it failed.
+  // Tells the other processes that the job is over or has failed.
   ~ParameterServer() override;
   // Does the first part of the destructor. Only the destructor may follow.
   void close();
@@ -150,26 +151,27 @@ class ParameterServer : public engine::Strategy {
   engine::DType dtype_ = engine::DType::kFloat32;
   std::optional<ServerLayout> layout_;
   std::uint64_t generation_ = 0;
-  std::unique_ptr<Chief> chief_;             // in the chief's process,
-  std::unique_ptr<SchedulerClient> client_;  // in the others
+  std::unique_ptr<Chief> chief_;             // in the chief's process only
+  std::unique_ptr<SchedulerClient> client_;  // in the other processes only
 
   engine::WorkSpec work_;
   Segment segment_;
-  bool training_ = false;  // the next `run` is a segment's
+  bool training_ = false;  // the next `run` is a segment
   bool broken_ = false;    // workers must be connected again
   bool closed_ = false;
-  std::string job_;           // as text that processes compare
-  std::int64_t version_ = 0;  // synchronous: of the servers, between segments
+  std::string job_;           // text that processes compare
+  std::int64_t version_ = 0;  // synchronous: the servers' version between segments
 
-  std::vector<std::unique_ptr<engine::Device>> host_devices_;  // of fallbacks
+  std::vector<std::unique_ptr<engine::Device>> host_devices_;  // devices of fallbacks
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<collectives::Bootstrap>> exchange_;  // all-gather of the replicas
   std::unique_ptr<collectives::ReplicaThreads> threads_;
 
-  // Guards what follows, and each worker's `servers`, which `fail` uses from other threads.
+  // Guards the members below, and each worker's `servers`, which `fail` uses from other threads.
   std::mutex mutex_;
   std::optional<engine::Error> failed_;
-  bool from_chief_ = false;  // `failed_` is a loss of this process, which may come back
+  // `failed_` is a loss of this process, which may come back.
+  bool from_chief_ = false;
 };
 
 }  // namespace lockstep::strategies

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The calls of a step: see parameter_server.h.
+// Calls of a step: see parameter_server.h.
 #include <fmt/format.h>
 #include <algorithm>
 #include <utility>
@@ -59,20 +59,22 @@ std::optional<engine::WorkSpec> ParameterServer::assignment() {
     }
   }
   if (!segment) return std::nullopt;
-  forget_loss();  // the chief may have begun anew after this process's last step
+  // The chief may have restarted after this process's last step.
+  forget_loss();
   segment_ = *segment;
   generation_ = segment->generation;
   return segment->work;
 }
 
-// This process was silent for a while, stopped or cut off, and others have its steps now.
+// Repeats `attach` after this process was silent for a while (stopped or cut off). Other processes
+// have its steps now.
 void ParameterServer::attach_again(const Error& error) {
   options_.log.warning("{}; it is there again", error.what());
   client_->attach(job_);
   forget_loss();
 }
 
-// Forgets that the chief has taken this process for lost. Connections to servers have ended by that
+// Forgets that the chief declared this process lost. The loss has ended the connections to servers,
 // even if no step was in progress.
 void ParameterServer::forget_loss() {
   std::scoped_lock lock(mutex_);
@@ -90,8 +92,8 @@ void ParameterServer::gave_up(const Error& why) {
   if (chief_) chief_->why_failed = why.what();
 }
 
-// A short run would be over before those who start a moment later are there, and they would wait
-// for a chief that has gone.
+// Waits for processes that start a moment later. Otherwise a short run would end before they
+// attach, and they would wait for a chief that has left.
 void ParameterServer::wait_for_others() {
   if (std::exchange(chief_->waited, true)) return;
   const auto most = std::min(options_.heartbeat_timeout, options_.deadline);
@@ -178,15 +180,15 @@ std::optional<engine::Work> ParameterServer::next(engine::Replica& replica) {
   return work;
 }
 
-// The last step's gradients are with the servers, and somebody may be told so.
+// Ends the last step: waits until the servers have its gradients and reports it.
 void ParameterServer::end_step(Worker& w) {
   if (!std::exchange(w.pushed, false)) return;
   w.servers->synchronize();
   source().done(w.rank, *w.began);
 }
 
-// With the first batch of a step, or of an evaluation, all weights are asked for; with each batch
-// the rows that it touches. Frozen ones are not announced by forward, so they are awaited here.
+// Requests all weights at the first batch of a step or an evaluation, and the touched rows at each
+// batch. Forward does not announce frozen parameters, so this function waits for them.
 void ParameterServer::staged(engine::Replica& replica) {
   Worker& w = worker(replica);
   const bool training = work_.training;
@@ -231,13 +233,13 @@ void ParameterServer::finish(engine::Replica& replica) {
   w.pushed = true;
 }
 
-// A vote ends assignments; the steps that are under way are made.
+// A vote stops the assignment of steps; steps in progress are completed.
 Totals ParameterServer::report(engine::Replica& replica, std::int64_t step, const Totals& mine) {
   Worker& w = worker(replica);
   if (mine.stop > 0) {
     source().stop(w.rank);
   }
-  if (mine.save > 0) chief_->scheduler.pause();  // worker 0 alone asks for it
+  if (mine.save > 0) chief_->scheduler.pause();  // only worker 0 asks for it
   if (options_.updates.synchronous) source().report(w.rank, step, mine);
   Totals last = last_report(w);
   w.last = mine;
@@ -246,9 +248,9 @@ Totals ParameterServer::report(engine::Replica& replica, std::int64_t step, cons
   return last;
 }
 
-// What the last report told: of the whole batch on rank 0 of a synchronous job, else of the
-// replica's own examples. By then all others have pushed that step, and say so with their next
-// call.
+// Returns the totals of the last report. On rank 0 of a synchronous job they are those of the
+// global batch, else those of the replica's own examples. By then all other workers have pushed
+// that step and report it with their next call.
 Totals ParameterServer::last_report(Worker& w) {
   Totals last = std::exchange(w.last, {});
   const std::optional<std::int64_t> step = std::exchange(w.reported, {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Tables of which a graph holds only the rows that a batch touches (GraphOptions::compact_rows),
-// and the shards that hold these tables on the servers: which server is asked for which rows. Made
-// once, when a job opens; all calls are pure and may come from any thread.
+// and the shards of these tables on the servers. Made once, when a job opens. All calls are pure
+// and thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,33 +15,35 @@
 
 namespace lockstep::strategies {
 
-// Touched rows of one shard, ascending, which one message holds. In the arena they lie one behind
-// the other: elements `span`.
+// Holds the touched rows of one shard in one message, ascending. In the arena they are contiguous:
+// elements `span`.
 struct RowChunk {
   std::size_t server = 0;
   std::size_t shard = 0;                     // PlacedShard::number
-  std::span<const std::uint64_t> rows = {};  // of the table; the caller's
+  std::span<const std::uint64_t> rows = {};  // row numbers, owned by the caller
   engine::Range span = {};
 };
 
 class RowShards {
  public:
-  // What a message may hold besides bytes: a number of a row takes up to ten in its head.
+  // Maximum rows of a message, besides its limit of bytes: a row number takes up to ten bytes in
+  // the head.
   static constexpr std::size_t kMostRows = std::size_t(1) << 18;
 
-  // Compact parameters and variables are matched by name. Throws Error(kInvalid) with the name of a
-  // parameter that has no place, or another shape.
+  // Matches compact parameters and variables by name. Throws Error(kInvalid) with the name of a
+  // parameter without a place or with another shape.
   RowShards(const std::vector<engine::Parameter>& layout, const VariablePlacement& placement);
 
   const std::vector<engine::Parameter>& tables() const { return tables_; }
-  // Rows `touched` of table number `table`, ascending, as the graph tells them, for messages of at
-  // most `most_rows` rows each: in the order of the arena. Each shard has one chunk at least, maybe
-  // without rows. Costs a binary search a shard.
+  // Returns the chunks of the rows `touched` of table number `table`, in the order of the arena.
+  // `touched`: ascending, as from the graph. A chunk has at most `most_rows` rows. Each shard has
+  // at least one chunk, which may be empty. Costs a binary search per shard.
   std::vector<RowChunk> chunks(std::size_t table, std::span<const std::uint64_t> touched,
                                std::size_t most_rows = kMostRows) const;
-  // The whole table in pieces of at most so many elements; `offset` counts from its first one.
+  // Returns the whole table in parts of at most `most_elements` elements. `offset` counts from the
+  // table's first element.
   std::vector<ShardPart> parts(std::size_t table, std::size_t most_elements) const;
-  // The most rows of one shard of the table that a batch can touch.
+  // Returns the maximum number of rows of one shard of the table that a batch can touch.
   std::size_t most_rows(std::size_t table) const;
 
  private:

@@ -18,8 +18,10 @@ using engine::require;
 namespace {
 
 constexpr std::chrono::milliseconds kSilenceCheck{50};  // interval of checks for silent members
-constexpr std::chrono::milliseconds kLongestSegmentWait{500};  // of a call of NextSegment
-constexpr int kSlowest = 10;  // deadlines that a step may take if no worker is missing
+// Maximum wait of a call of NextSegment.
+constexpr std::chrono::milliseconds kLongestSegmentWait{500};
+// Deadlines that a step may take if no worker is missing.
+constexpr int kSlowest = 10;
 constexpr std::size_t kMostHead = std::size_t(1) << 20;
 
 void put(const engine::DataPosition& from, Position* to) {
@@ -67,9 +69,9 @@ rpc::Reply segment_reply(SegmentReply::What what) {
   return reply(head);
 }
 
-// Returns how two jobs differ. A job's text has three parts with empty lines between them:
-// settings, cluster, variables. For settings the first line that differs is enough; the other parts
-// are shown whole.
+// Returns the difference between two jobs; empty if they are equal. A job's text has three parts
+// with empty lines between them: settings, cluster, variables. For settings the first differing
+// line suffices; the other parts are shown completely.
 std::string job_difference(std::string_view mine, std::string_view who, std::string_view theirs) {
   const auto cut = [](std::string_view& job) {
     const std::size_t end = std::min(job.find("\n\n"), job.size());
@@ -180,7 +182,7 @@ std::vector<int> Scheduler::missing() const {
   return absent();
 }
 
-// The lock is held.
+// Returns the workers that are not present. Requires the lock.
 std::vector<int> Scheduler::absent() const {
   std::vector<bool> there(std::size_t(options_.workers));
   std::fill_n(there.begin(), options_.local, true);
@@ -221,13 +223,13 @@ engine::Totals Scheduler::totals(std::int64_t step, std::chrono::milliseconds de
   return totals_.take(step);
 }
 
-// The lock is held.
+// Requires the lock.
 void Scheduler::throw_if_failed() const {
   if (failed_) throw *failed_;
   if (segment_failed_) throw *segment_failed_;
 }
 
-// The lock is held. Waits until `over()` is true; throws what `wait` throws.
+// Waits until `over()` is true; throws the errors of `wait`. Requires the lock.
 void Scheduler::wait_until(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds deadline,
                            const std::function<bool()>& over) {
   for (;;) {
@@ -292,7 +294,7 @@ bool Scheduler::stopped() const {
   return assignments_.stopped();
 }
 
-// The lock is held. Throws if the process is not there, or not any more.
+// Throws if the process is not, or no longer, present. Requires the lock.
 Scheduler::Member& Scheduler::member(int worker, std::uint64_t incarnation) {
   const auto after = members_.upper_bound(worker);
   Member* found = after == members_.begin() ? nullptr : &std::prev(after)->second;
@@ -313,7 +315,7 @@ Scheduler::Member& Scheduler::member(int worker, std::uint64_t incarnation) {
   return *found;
 }
 
-// The lock is held. Returns nothing if the call has to wait.
+// Returns nothing if the call has to wait. Requires the lock.
 std::optional<rpc::Reply> Scheduler::answer_to(const Waiter& waiter) {
   try {
     Member& who = member(waiter.first, waiter.incarnation);
@@ -346,7 +348,7 @@ void Scheduler::answer_waiters() {
   for (auto& [done, reply] : answers) done(std::move(reply));
 }
 
-// The lock is held. The member's steps go to other workers.
+// Gives the member's steps to other workers. Requires the lock.
 void Scheduler::lose(Member& member) {
   member.there = false;
   ++lost_;
@@ -355,7 +357,7 @@ void Scheduler::lose(Member& member) {
 }
 
 // Runs every kSilenceCheck. If this process itself was stopped for a while, that time does not
-// count as silence of others.
+// count as silence of other processes.
 void Scheduler::lose_silent_members() {
   {
     std::scoped_lock lock(mutex_);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The chief's scheduler: which processes of the job are there, which steps each worker makes, which
-// processes were lost. The chief's own replicas call it directly (WorkSource). Other processes call
-// its service (messages.proto, Chief) through a SchedulerClient.
+// The chief's scheduler. It knows the processes of the job, assigns steps to workers, and detects
+// lost processes. The chief's own replicas call it directly (WorkSource). Other processes call its
+// service (messages.proto, Chief) through a SchedulerClient.
 //
 // A process that sends no heartbeat for `heartbeat_timeout` is lost. Its steps go to other workers.
-// Its next call throws Error(kPeerLost), and it may attach again, as may one that was restarted.
+// Its next call throws Error(kPeerLost). It may attach again, and so may a restarted process.
 //
 // Thread-safe; one lock, held for look-ups. The service answers on the caller's thread or on a
 // thread of its own. Built only with protobuf.
@@ -42,34 +42,34 @@ class Scheduler : public rpc::Service, public WorkSource {
   explicit Scheduler(const SchedulerOptions& options);
   ~Scheduler() override;  // no call may be in progress
 
-  // Opens a job, to which processes can attach from then on. `job` describes what all processes
-  // must have in common. Ends the present segment.
+  // Opens a job, to which processes can attach from then on. `job`: the text that all processes
+  // must have in common. Ends the current segment.
   void open(const std::string& job, std::uint64_t generation);
   void lead();      // begins a call of `fit`
   void released();  // ends it and tells the other processes
-  // Ends the present segment: `wait` and `next` throw this error.
+  // Ends the current segment: `wait` and `next` throw this error.
   void fail_segment(const engine::Error& why);
-  // Ends the job with this error on all processes. The first error counts.
+  // Ends the job with this error on all processes. Only the first error counts.
   void fail(const engine::Error& why);
-  // Waits until all workers are there, or until that time.
+  // Waits until all workers are present, or until `until`.
   void wait_for_all(engine::Clock::time_point until);
-  // Waits until every process that is there was told that the job is over, or until that time.
+  // Waits until all present processes know that the job is over, or until `until`.
   void wait_for_shutdown(engine::Clock::time_point until);
 
   void begin(const Segment& segment);
   // Waits until the segment is finished (returns true) or there is work for the chief's replicas
-  // (returns false). If no step was finished for `deadline`, throws Error(kPeerLost), which names
-  // missing workers; if none is missing, Error(kTimeout) after ten times as long.
+  // (returns false). If no step finishes for `deadline`, throws Error(kPeerLost) with the missing
+  // workers. If no worker is missing, throws Error(kTimeout) after ten times as long.
   bool wait(std::chrono::milliseconds deadline);
   void pause();  // ends the segment after the steps in progress
   engine::Standing standing() const;
   // Synchronous: waits until `aggregate` workers have reported the step. Returns the sums of all
-  // reports since the step of the last call. Throws what `wait` throws.
+  // reports since the last call. Throws the errors of `wait`.
   engine::Totals totals(std::int64_t step, std::chrono::milliseconds deadline);
-  std::vector<int> missing() const;  // workers that are not there
-  int lost() const;                  // number of processes that were lost
+  std::vector<int> missing() const;  // workers that are not present
+  int lost() const;                  // number of lost processes
 
-  // Waits during the warm-up.
+  // Blocks during the warm-up.
   std::optional<engine::Work> next(int worker) override;
   void done(int worker, std::int64_t step) override;
   void report(int worker, std::int64_t step, const engine::Totals& share) override;
@@ -86,14 +86,14 @@ class Scheduler : public rpc::Service, public WorkSource {
     std::uint64_t incarnation = 0;
     engine::Clock::time_point last_call = {};
     bool there = false;
-    std::uint64_t over = 0;  // calls of fit that it knows to be over
+    std::uint64_t over = 0;  // number of fits that it knows ended
     struct Answer {
       std::uint64_t call = 0;
       rpc::Reply reply = {};
     };
     std::map<int, Answer> last = {};  // replies to Next, by worker
   };
-  struct Waiter {  // a call of NextSegment that waits
+  struct Waiter {  // a pending call of NextSegment
     int first = 0;
     std::uint64_t incarnation = 0, fit = 0;
     engine::Clock::time_point since = {};
@@ -127,7 +127,8 @@ class Scheduler : public rpc::Service, public WorkSource {
   engine::Clock::time_point checked_ = engine::Clock::now();  // last check for silent members
   std::map<int, Member> members_;                             // by first worker
   std::vector<Waiter> waiters_;
-  TimedWork work_;  // last: its thread ends before what it uses
+  // Last member: its thread ends before the members that it uses.
+  TimedWork work_;
 };
 
 }  // namespace lockstep::strategies

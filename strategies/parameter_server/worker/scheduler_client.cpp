@@ -22,9 +22,10 @@ Head chief_answer(const rpc::Message& message) {
   return head;
 }
 
-// Returns the error of a call to the chief. A chief is not restarted: without it the job is over.
+// Returns the error of a call to the chief. A chief is not restarted: its loss ends the job.
 Error without_chief(Code code, std::string_view why) {
-  if (code == Code::kAborted) return {Code::kPeerLost, std::string(why)};  // that is no defect here
+  // The chief's abort is not a defect of this process.
+  if (code == Code::kAborted) return {Code::kPeerLost, std::string(why)};
   if (code != Code::kUnavailable && code != Code::kTimeout && code != Code::kPeerLost)
     return {code, std::string(why)};
   return {code, fmt::format("without the chief the job ends: {}", why)};
@@ -39,7 +40,7 @@ SchedulerClient::SchedulerClient(std::unique_ptr<rpc::Connection> chief,
                                           rpc::RetryOptions{.seed = std::uint64_t(options.first)})),
       pending_(std::size_t(options.count)) {}
 
-// First no heartbeat begins any more, then none is in progress.
+// First prevents new heartbeats, then waits for the one in flight.
 SchedulerClient::~SchedulerClient() {
   {
     std::scoped_lock lock(mutex_);
@@ -66,7 +67,8 @@ void SchedulerClient::attach(const std::string& job) {
   const bool first = incarnation_ == 0;
   const auto head = chief_answer<AttachReply>(call("Attach", message_of(request)));
   {
-    std::scoped_lock lock(mutex_);  // answers to earlier heartbeats are ignored from here on
+    // From here on replies to earlier heartbeats are ignored.
+    std::scoped_lock lock(mutex_);
     incarnation_ = head.incarnation();
     lost_ = false;
   }
@@ -88,7 +90,7 @@ void SchedulerClient::send_heartbeat() {
                 });
 }
 
-// The lock is held, so that a loss is told before this process attaches again.
+// Requires the lock, so that a loss is reported before this process attaches again.
 void SchedulerClient::handle_heartbeat(const rpc::Reply& reply) {
   if (closing_) return;
   std::optional<Error> why;

@@ -2,8 +2,9 @@
 // A process's connection to the chief's Scheduler: it gets steps, reports them, and sends
 // heartbeats.
 //
-// Throws Error(kUnavailable) if the chief is unreachable for longer than the deadline,
-// Error(kPeerLost) if the chief has taken this process for lost, Error(kAborted) if the job failed.
+// Throws Error(kUnavailable) if the chief is unreachable for longer than the deadline. Throws
+// Error(kPeerLost) if the chief has declared this process lost, and Error(kAborted) if the job
+// failed.
 //
 // Threads: each worker's thread calls WorkSource; one thread calls the rest. Built only with
 // protobuf.
@@ -43,12 +44,12 @@ class SchedulerClient : public WorkSource {
   std::optional<Segment> next_segment();
   // Returns whether the chief has opened its job again since the last segment began.
   bool superseded() const;
-  // Leaves the segment: a chief that opens its job again is no loss then.
+  // Leaves the segment. Afterwards it is not a loss if the chief opens its job again.
   void leave_segment();
-  // Returns whether the chief has taken this process for lost. It may attach again.
+  // Returns whether the chief has declared this process lost. It may attach again.
   bool lost() const { return lost_; }
-  // Sets a function that is called, on a thread of this object, when the process is lost, the
-  // segment superseded, or a heartbeat refused. Null removes it.
+  // Sets a function that is called if the process is lost, the segment is superseded, or a
+  // heartbeat is refused. It runs on a thread of this object. Null removes it.
   void when_lost(std::function<void(const engine::Error&)> tell);
 
   std::optional<engine::Work> next(int worker) override;
@@ -59,11 +60,11 @@ class SchedulerClient : public WorkSource {
   bool stopped() const override { return stopped_; }
 
  private:
-  struct Pending {  // reports of one worker that its next call sends
+  struct Pending {  // a worker's reports for its next call
     std::vector<std::int64_t> done = {};
     std::vector<std::pair<std::int64_t, engine::Totals>> shares = {};  // by step
     bool stop = false;
-    std::uint64_t calls = 0;  // of Next
+    std::uint64_t calls = 0;  // number of calls of Next
   };
   Pending& pending(int worker) { return pending_[std::size_t(worker - options_.first)]; }
   rpc::Message call(std::string_view method, rpc::Message request);
@@ -76,11 +77,12 @@ class SchedulerClient : public WorkSource {
   std::atomic<std::uint64_t> incarnation_ = 0;
   std::uint64_t fit_ = 1;
   Segment segment_;
-  std::atomic<std::uint64_t> generation_ = 0;         // of the present segment; 0: none
+  std::atomic<std::uint64_t> generation_ = 0;         // current segment's; 0: none
   std::atomic<std::uint64_t> newest_generation_ = 0;  // newest that a heartbeat returned
   std::atomic<bool> stopped_ = false, lost_ = false;
-  std::vector<Pending> pending_;  // by worker; each is used by the worker's thread alone
-  std::mutex mutex_;              // guards what follows, and the handling of heartbeats
+  // Each entry is used only by its worker's thread.
+  std::vector<Pending> pending_;
+  std::mutex mutex_;  // guards the members below, and heartbeat handling
   std::function<void(const engine::Error&)> tell_;
   bool closing_ = false;
   std::unique_ptr<TimedWork> work_ = std::make_unique<TimedWork>();

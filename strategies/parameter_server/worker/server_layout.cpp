@@ -11,7 +11,7 @@
 namespace lockstep::strategies {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t(60) << 20;  // of one message
+constexpr std::size_t kMostBytes = std::size_t(60) << 20;  // maximum bytes of one message
 
 // In synchronous training a server adds up all workers' gradients of a shard, so the rows of a
 // shard must fit into one message.

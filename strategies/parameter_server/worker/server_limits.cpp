@@ -18,7 +18,8 @@ void require_in_parts(const engine::UpdateRule& rule) {
 }
 
 void require_alone(const engine::Graph& graph) {
-  // Statistics first: whoever chose local ones for the sake of the sums would be refused again.
+  // Statistics are checked first: local statistics, chosen to avoid the sums, would be refused as
+  // well.
   require(graph.statistics().empty(),
           "parameter_server: {} is learnt without gradients, and servers hold none of such: train "
           "models with batch norm by mirrored or collective_all_reduce",

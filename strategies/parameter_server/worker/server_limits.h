@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// What training with parameter servers cannot do. Throw Error(kInvalid) that says what can. Pure.
+// Checks for unsupported training with parameter servers. They throw Error(kInvalid), which names
+// alternatives. Pure.
 #pragma once
 #include "engine/nn/graph.h"
 #include "engine/ops/update_rule.h"
 
 namespace lockstep::strategies {
 
-// No update may need all gradients at once: servers see them in parts.
+// Throws if an update needs all gradients at once, since servers see them in parts.
 void require_in_parts(const engine::UpdateRule& rule);
-// No layer may need the other replicas, which do not meet.
+// Throws if a layer needs the other replicas, which do not communicate.
 void require_alone(const engine::Graph& graph);
 
 }  // namespace lockstep::strategies

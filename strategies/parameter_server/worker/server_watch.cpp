@@ -12,7 +12,7 @@ using engine::Error;
 
 namespace {
 
-constexpr std::size_t kSaved = 3;  // checkpoints that are remembered
+constexpr std::size_t kSaved = 3;  // number of checkpoints that are remembered
 
 }  // namespace
 

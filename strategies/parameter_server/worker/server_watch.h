@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The chief's watch over its servers. It polls them, and gives a server that came back empty the
-// last checkpoint of its shards. Pushes since that checkpoint are lost.
+// The chief's watch over its servers. It polls them. A server that came back empty gets the last
+// checkpoint of its shards; pushes since that checkpoint are lost.
 //
-// Synchronous training cannot go on with one older shard. Then, and if there is no checkpoint that
-// can be read, training fails: Error(kUnavailable), which a retry of `fit` repeats, Error(kIo) or
-// Error(kPeerLost). A server that is away is no failure: it may come back, and calls to it have
-// deadlines of their own.
+// Synchronous training cannot continue with one older shard. In that case, or if no checkpoint can
+// be read, training fails with Error(kUnavailable), which a retry of `fit` handles, Error(kIo) or
+// Error(kPeerLost). An unreachable server is no failure: it may come back, and calls to it have
+// their own deadlines.
 //
 // Threads: one of its own polls; one thread calls `start` and `stop`; the rest is thread-safe.
 // Built only with protobuf.
@@ -28,25 +28,26 @@ namespace lockstep::strategies {
 struct ServerWatchOptions {
   std::string container = {};
   bool synchronous = false;
-  std::chrono::milliseconds interval{1000};  // between two polls, and the deadline of each
+  // Interval of polls, and the deadline of each.
+  std::chrono::milliseconds interval{1000};
   engine::Log log = engine::Log();
 };
 
 class ServerWatch {
  public:
-  // Calls `failed` on its own thread when training fails; `failed` suspends the watch.
-  // `servers` outlives the watch.
+  // Calls `failed` on the watch's thread if training fails; `failed` suspends the watch. `servers`
+  // must outlive the watch.
   ServerWatch(Servers& servers, ServerWatchOptions options,
               std::function<void(const engine::Error&)> failed);
   ~ServerWatch();
 
-  // Starts polling for a job that was just opened. There is no checkpoint yet.
+  // Starts polling for a job that was just opened and has no checkpoint yet.
   void start();
   void stop();  // also waits for a poll in progress
-  // Training failed: no poll begins until `resume`.
+  // Prevents polls until `resume`, after training has failed.
   void suspend() noexcept { suspended_ = true; }
   void resume() noexcept { suspended_ = false; }
-  // Remembers a checkpoint that was written, or read. Only the last three are kept.
+  // Remembers a checkpoint that was written or read. Only the last three are kept.
   void saved(const std::string& folder, std::int64_t step);
   void restored(const std::string& folder, std::int64_t step);
   // Returns whether another chief has opened the container.
@@ -56,7 +57,8 @@ class ServerWatch {
   struct Saved {
     std::string folder;
     std::int64_t step = 0;
-    bool own = false;  // written by this job: its push counts are valid
+    // This job wrote it, so its push counts are valid.
+    bool own = false;
   };
   void run();
   void poll(std::size_t server);
@@ -66,7 +68,7 @@ class ServerWatch {
   const ServerWatchOptions options_;
   const std::function<void(const engine::Error&)> failed_;
   std::atomic<bool> suspended_ = false, taken_ = false;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   bool ends_ = false;
   std::vector<Saved> saved_;

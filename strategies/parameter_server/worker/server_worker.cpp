@@ -18,7 +18,7 @@ using engine::Range;
 
 namespace {
 
-constexpr int kIncarnationBit = SequenceTable::kLifeBit;  // of sequence numbers
+constexpr int kIncarnationBit = SequenceTable::kLifeBit;  // in sequence numbers
 
 template <class Head>
 void add_rows(const RowChunk& chunk, Head& head) {
@@ -59,7 +59,7 @@ ServerWorker::ServerWorker(const ServerWorkerTerms& terms, const Arena& arena,
   plan_pushes();
 }
 
-// The messages of a step, by the end of what they hold; and which is each server's last.
+// Sorts the messages of a step by their ends, and marks each server's last one.
 void ServerWorker::plan_pushes() {
   chunks_.clear();
   for (const auto& [server, chunk] : dense_) chunks_.push_back({server, &chunk, {}, false});
@@ -85,7 +85,7 @@ void ServerWorker::go_on_from(const ServerWorker& before) {
 
 void ServerWorker::begin(std::uint64_t generation, std::uint64_t incarnation) {
   generation_ = generation;
-  prefetched_.clear();  // of another run
+  prefetched_.clear();  // replies of another run
   for (std::uint64_t& sequence : sequence_)
     if (sequence >> kIncarnationBit != incarnation) sequence = incarnation << kIncarnationBit;
 }
@@ -124,7 +124,7 @@ void ServerWorker::start(const std::shared_ptr<Pull>& pull, std::string_view met
                });
 }
 
-// What both kinds of pulls have in common.
+// Fills the fields that both kinds of pulls share.
 template <class Request>
 void ServerWorker::fill(Request& request, std::int64_t at_least) {
   request.set_container(terms_.container);
@@ -135,7 +135,8 @@ void ServerWorker::fill(Request& request, std::int64_t at_least) {
 
 void ServerWorker::pull(Range range, std::int64_t at_least) {
   pulls_ = std::exchange(prefetched_, {});
-  // Where chunks begin that are on their way. They cover the trainable part, which `range` is then.
+  // The chunks in flight, by server and begin. They cover the trainable part, which `range` is
+  // then.
   std::set<std::pair<std::size_t, std::size_t>> came;
   for (const auto& pull : pulls_) came.emplace(pull->server, pull->span.begin);
   std::fill(pulled_.begin(), pulled_.end(), std::nullopt);
@@ -147,7 +148,7 @@ void ServerWorker::pull(Range range, std::int64_t at_least) {
       chunks.emplace_back(std::move(pull), std::move(chunk));
     }
   }
-  // Forward needs them from the end of the arena on.
+  // Forward needs weights from the end of the arena first.
   std::ranges::stable_sort(chunks, std::greater<>(),
                            [](const auto& chunk) { return chunk.second.span.end; });
   for (const auto& [pull, chunk] : chunks) {
@@ -187,7 +188,7 @@ void ServerWorker::pull_rows(const engine::Graph& graph, std::int64_t at_least) 
   plan_pushes();
 }
 
-// Each call of a connection ends at its deadline, so this does.
+// This wait ends, since each call of a connection ends at its deadline.
 template <class Test>
 void ServerWorker::wait_until(std::unique_lock<std::mutex>& lock, Test test) {
   const auto begin = Clock::now();
@@ -218,7 +219,7 @@ std::int64_t ServerWorker::version_of(const Pull& pull, const rpc::Reply& reply)
 }
 
 void ServerWorker::take(Pull& pull) {
-  const rpc::Reply reply = std::move(*pull.reply);  // gives the memory back at the end
+  const rpc::Reply reply = std::move(*pull.reply);  // frees the memory at the end
   pull.taken = true;
   const std::int64_t came = version_of(pull, reply);
   const std::size_t bytes = bytes_of(pull);
@@ -234,7 +235,7 @@ void ServerWorker::take(Pull& pull) {
   counts_.traffic.bytes_pulled += bytes;
 }
 
-// What both kinds of pushes have in common.
+// Fills the fields that both kinds of pushes share.
 template <class Request>
 void ServerWorker::fill(Request& request, const Chunk& chunk, const Step& step) {
   request.set_container(terms_.container);
@@ -249,10 +250,10 @@ void ServerWorker::fill(Request& request, const Chunk& chunk, const Step& step) 
 }
 
 void ServerWorker::push(std::size_t end, const Step& step) {
-  const bool all = end >= arena_.trainable;  // backward has ended
+  const bool all = end >= arena_.trainable;  // backward is finished
   for (; sent_ < chunks_.size() && chunks_[sent_].end() <= end; ++sent_) {
     const Chunk& chunk = chunks_[sent_];
-    std::string bytes;           // of the message's head
+    std::string bytes;           // the message's head
     std::shared_ptr<Pull> next;  // the next step's weights
     std::vector<rpc::Slice> body;
     if (chunk.rows) {

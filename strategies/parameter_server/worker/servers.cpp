@@ -16,8 +16,8 @@ using engine::Clock;
 
 namespace {
 
-constexpr std::uint64_t kSlowDisk = 10'000;             // bytes a millisecond
-constexpr std::chrono::milliseconds kFailureCheck{20};  // at `failed_`, while a call waits
+constexpr std::uint64_t kSlowDisk = 10'000;             // bytes per millisecond
+constexpr std::chrono::milliseconds kFailureCheck{20};  // interval of checks of `failed_`
 
 template <class Head>
 Head server_answer(const rpc::Message& message) {
@@ -55,7 +55,8 @@ Servers::Servers(Connections connections, std::string container, std::chrono::mi
 
 Servers::~Servers() = default;
 
-// The largest server's file, which a slow disk takes its time for.
+// Returns the deadline of file operations, which allows for the largest server's file on a slow
+// disk.
 std::chrono::milliseconds Servers::deadline_of_files() const {
   std::uint64_t most = 0;
   for (const JobSpec& spec : specs_) most = std::max(most, spec.bytes());
@@ -200,7 +201,8 @@ void Servers::assign(const std::vector<std::vector<ShardChunk>>& chunks, const V
       start("Assign", server, {request.SerializeAsString(), values(chunks[server][i])}, deadline_,
             replies);
     }
-    finish("Assign", std::move(replies), true);  // calls read the caller's values until they end
+    // Waits for all calls, since they read the caller's values.
+    finish("Assign", std::move(replies), true);
   }
 }
 
@@ -258,7 +260,7 @@ void Servers::done(const std::string& why, bool failed, std::chrono::millisecond
   Replies replies;
   for (std::size_t server = 0; server < size(); ++server)
     start("Done", server, message_of(request), deadline, replies);
-  for (auto& [server, reply] : replies) reply.wait();  // one that does not answer is gone
+  for (auto& [server, reply] : replies) reply.wait();  // a silent server is gone
 }
 
 }  // namespace lockstep::strategies

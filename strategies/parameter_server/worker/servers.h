@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The chief's calls to all servers of its job: open, start values, checkpoints, polls.
 //
-// Throws what a server answered, with its address. Every call has a deadline. Threads: one at a
-// time, but `fail` may be called at any time, and `probe` and `restore` of one server beside all
-// calls but `open`. Built only with protobuf.
+// Throws a server's error with its address. Every call has a deadline. Not thread-safe, with these
+// exceptions: `fail` may be called at any time, and `probe` and `restore` of one server may run
+// beside all calls but `open`. Built only with protobuf.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace lockstep::strategies {
 
-// Returns the part of the job of one server.
+// Returns one server's part of the job.
 JobSpec job_spec(const VariablePlacement& placement, std::size_t server, engine::DType dtype,
                  const engine::UpdateRule& rule, const UpdatePolicy& policy);
 
@@ -42,12 +42,12 @@ class Servers {
   std::size_t size() const { return connections_.size(); }
   std::string address(std::size_t server) const { return connections_[server]->address(); }
 
-  // Throws Error(kInvalid) if a later generation of another job is open there.
+  // Throws Error(kInvalid) if a later generation of another job is open.
   void open(const std::vector<JobSpec>& specs, std::uint64_t generation);
   // Sets the start values of all variables in the arena.
   void assign(const ArenaShards& shards, engine::Range range, const std::byte* weights,
               engine::DType dtype, std::size_t chunk_bytes);
-  // Draws and sets the start values of tables that lie in no arena, in ranges of rows.
+  // Draws and sets the start values of tables that are not in the arena, in ranges of rows.
   void assign(const RowShards& tables, std::uint64_t seed, engine::DType dtype,
               std::size_t chunk_bytes);
   std::vector<engine::Shard> save(const std::string& folder, std::int64_t step);
@@ -55,12 +55,12 @@ class Servers {
   void restore(const std::string& folder, std::int64_t step, const std::vector<std::string>& zero);
   void restore(std::size_t server, const std::string& folder, std::int64_t step,
                const std::vector<std::string>& zero);
-  // Ends waiting calls to all servers with this error, but those that carry values, until `open`.
+  // Ends waiting calls with this error, except those that send values. Lasts until `open`.
   void fail(const engine::Error& why);
   void done(const std::string& why, bool failed, std::chrono::milliseconds deadline);
 
-  // Returns whether the server has all values; opens its part of the job again if it was lost.
-  // Throws Error(kUnavailable) if the server is away.
+  // Returns whether the server has all values. Opens its part of the job again if it was lost.
+  // Throws Error(kUnavailable) if the server is unreachable.
   bool probe(std::size_t server, std::chrono::milliseconds deadline);
 
  private:
@@ -86,7 +86,7 @@ class Servers {
   std::vector<JobSpec> specs_;
   std::uint64_t generation_ = 0;
   Connections connections_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::optional<engine::Error> failed_;
 };
 

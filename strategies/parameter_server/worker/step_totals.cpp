@@ -24,7 +24,7 @@ int StepTotals::reported(std::int64_t step) const {
       std::count_if(last_.begin(), last_.end(), [&](std::int64_t last) { return last >= step; }));
 }
 
-// In the order of steps and workers, so that the same shares have the same sums.
+// Adds in the order of steps and workers, so that the same shares have the same sums.
 engine::Totals StepTotals::take(std::int64_t step) {
   engine::Totals sums;
   while (!shares_.empty() && shares_.begin()->first.first <= step) {

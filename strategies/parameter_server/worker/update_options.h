@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How workers' gradients become updates on the servers: what flags and programs say of it, and the
-// strategy obeys.
+// Options of how workers' gradients become updates on the servers. Flags and programs set them.
 #pragma once
 #include <cstdint>
 
@@ -8,19 +7,22 @@ namespace lockstep::strategies {
 
 struct UpdateOptions {
   bool synchronous = false;
-  int aggregate = 0;                 // synchronous: so many gradients make an update; 0: all
-  bool scale_rate = true;            // asynchronous: rate / (1 + staleness)
-  std::uint64_t most_staleness = 0;  // asynchronous: staler gradients are dropped; 0: none are
-  std::int64_t warm_up = 100;        // asynchronous: the first so many steps are worker 0's alone
-  bool bfloat16 = false;             // on the wire
-  // Asynchronous: the weights of a worker's next step come with the answers to its gradients. Those
-  // of late layers come while its backward goes on; what others push meanwhile counts as staleness.
-  // False: only with the answers to those that leave when backward has ended; the rest is asked for
-  // when all gradients were answered. Either way they have the worker's own update.
+  // Synchronous: number of gradients per update; 0: one from each worker.
+  int aggregate = 0;
+  bool scale_rate = true;  // asynchronous: rate / (1 + staleness)
+  // Asynchronous: gradients with more staleness are dropped; 0: no limit.
+  std::uint64_t most_staleness = 0;
+  // Asynchronous: worker 0 alone makes this many first steps.
+  std::int64_t warm_up = 100;
+  bool bfloat16 = false;  // on the wire
+  // Asynchronous: replies to gradients bring the weights of the worker's next step. Weights of late
+  // layers arrive while backward continues; pushes of other workers meanwhile count as staleness.
+  // False: only replies to gradients that are sent after backward bring weights. The others are
+  // requested when all gradients are answered. Both include the worker's own update.
   bool prefetch = false;
-  // Of embeddings' tables the rows that a batch touches travel, are kept by workers and updated,
-  // and no others; the optimizer's state of a row moves when the row is touched. False: tables
-  // travel whole, as all other parameters do.
+  // For embedding tables, workers keep and exchange only the rows that a batch touches. Only these
+  // rows are updated, and the optimizer's state of a row changes only when it is touched. False:
+  // tables travel whole, like other parameters.
   bool touched_rows = true;
   bool operator==(const UpdateOptions&) const = default;
 };

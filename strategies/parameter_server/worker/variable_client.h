@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// A client of the variables that a server keeps by name: what one client makes is there for the
-// next, until somebody resets the container. It has nothing to do with training.
+// A client for the variables that a server keeps by name. Variables persist for other clients until
+// the container is reset. They are independent of training.
 //
 //   const auto connection = grpc::connect("127.0.0.1:2221");
 //   VariableClient server(*connection, "digits");
 //   server.assign("x", NamedVariables::How::kInit, {}, std::array{0.0f});
-//   server.assign("x", NamedVariables::How::kAdd, {}, std::array{1.0f});   // whoever else adds
+//   server.assign("x", NamedVariables::How::kAdd, {}, std::array{1.0f});   // atomic
 //   const float x = server.read("x").at(0);
 //
-// Variables are of float32 here; any other type goes by messages.proto. One thread, or one object a
-// thread; each call is one message and waits for its answer. Each throws what went wrong with the
-// server's address in its text: Error(kInvalid) for what the server refuses, Error(kUnavailable),
-// Error(kTimeout), Error(kCorrupt) for an answer that is none. Built only where there is protobuf.
+// Variables are float32 here; messages.proto supports other types. Use an object on one thread at a
+// time. Each call sends one message and waits for the reply. Errors have the server's address in
+// their texts: Error(kInvalid) if the server refuses, Error(kUnavailable), Error(kTimeout),
+// Error(kCorrupt) if the reply is invalid. Built only with protobuf.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -33,22 +33,22 @@ namespace lockstep::strategies {
 
 class VariableClient {
  public:
-  // The connection, to one server, outlives the client; its calls wait `deadline` at most. One that
-  // tries again (retry.h) may add twice.
+  // Uses a connection to one server, which must outlive the client. `deadline`: maximum wait of a
+  // call. A connection that retries (retry.h) may add twice.
   explicit VariableClient(rpc::Connection& connection, std::string container = {},
                           std::chrono::milliseconds deadline = std::chrono::seconds(10))
       : connection_(connection), container_(std::move(container)), deadline_(deadline) {}
 
-  // Values are sent from where they lie. Throws Error(kInvalid), too, where they are not as many as
-  // the shape says; a scalar's shape is {}.
+  // Sends the values without copying them. Also throws Error(kInvalid) if their number differs from
+  // the shape's; a scalar's shape is {}.
   void assign(const std::string& name, NamedVariables::How how, const engine::Shape& shape,
               std::span<const float> values);
-  // All elements. Throws Error(kInvalid), too, for a variable of another type.
+  // Returns all elements. Also throws Error(kInvalid) if the variable has another type.
   std::vector<float> read(const std::string& name);
-  std::size_t reset();  // removes the container; how many variables it had
-  // What the server says of itself (shard_status.h): a JSON object.
+  std::size_t reset();  // removes the container; returns its number of variables
+  // Returns the server's status (shard_status.h), a JSON object.
   std::string status(engine::Clock::time_point deadline);
-  // Tells the server that the job is over: its `join` returns.
+  // Tells the server that the job is over, so that its `join` returns.
   void done(const std::string& why, bool failed);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The port through which a process's workers get steps and report them. Behind it is the chief's
-// Scheduler, or the SchedulerClient of another process. Each worker's thread calls for its own
-// worker only.
+// The interface by which a process's workers get steps and report them. The implementations are the
+// chief's Scheduler and the other processes' SchedulerClient. Each worker's thread calls it only
+// for its own worker.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,12 +10,13 @@
 
 namespace lockstep::strategies {
 
-// The part of a run between two moments at which all workers stop.
+// Holds the part of a run between two moments at which all workers stop.
 struct Segment {
   engine::WorkSpec work = {};
   std::uint64_t number = 0;      // 0: none
-  std::uint64_t generation = 0;  // of the servers' shards
-  std::int64_t base = 0;         // synchronous: step n needs the weights of version n + base
+  std::uint64_t generation = 0;  // generation of the servers' shards
+  // Synchronous: step n needs the weights of version n + base.
+  std::int64_t base = 0;
 };
 
 class WorkSource {
@@ -28,7 +29,7 @@ class WorkSource {
   // Synchronous: reports the sums of this worker's shares of the steps since its last report, up to
   // `step`. May be sent with the next call.
   virtual void report(int worker, std::int64_t step, const engine::Totals& share) = 0;
-  virtual void flush(int worker) = 0;  // sends reports that were not sent yet
+  virtual void flush(int worker) = 0;  // sends reports that are still unsent
   virtual void stop(int worker) = 0;   // ends the run after the steps in progress
   virtual bool stopped() const = 0;
 };

@@ -56,7 +56,7 @@ void ParameterServer::Worker::arrived(engine::Range range) {
   own_ops->copy_bytes(weights.data() + at, device_weights_.data() + at, range.size() * width());
 }
 
-// The copy runs beside the kernels of backward that come after.
+// Copies concurrently with the later kernels of backward.
 void ParameterServer::Worker::push(engine::Range range, const ServerWorker::Step& step) {
   if (!on_device) return servers->push(range.end, step);
   const std::size_t at = range.begin * width();

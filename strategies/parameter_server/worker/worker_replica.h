@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// One replica of a parameter server strategy: its graph, its arenas, its conversation with the
-// servers. On a device whose memory is not the host's the graph's arenas lie there, and numbers
-// travel through memory that both reach: weights are copied in behind all kernels so far, gradients
-// out beside those of backward. Owned by the strategy; the replica's thread uses it.
+// A replica of a parameter server strategy: its graph, its arenas, and its communication with the
+// servers. If the device has its own memory, the graph's arenas are there, and values pass through
+// memory that host and device share. Weights are copied in after all queued kernels; gradients are
+// copied out concurrently with backward. Owned by the strategy; only the replica's thread uses it.
 #pragma once
 #include <deque>
 #include <memory>
@@ -16,9 +16,9 @@
 
 namespace lockstep::strategies {
 
-// A base, so that the ops outlive the graph that uses them.
+// Owns the ops. It is a base class, so that the ops outlive the graph that uses them.
 struct WorkerOps {
-  std::unique_ptr<engine::Ops> own_ops, host_ops = {};  // of the graph, of its fallbacks
+  std::unique_ptr<engine::Ops> own_ops, host_ops = {};  // for the graph; for its fallbacks
 };
 
 struct ParameterServer::Worker : private WorkerOps,
@@ -28,44 +28,46 @@ struct ParameterServer::Worker : private WorkerOps,
          engine::GraphOptions options, std::uint64_t run_seed);
   void record(engine::Timeline*) override {}
 
-  // A training, or a part of it, begins.
+  // Begins training or a part of it.
   void begin();
-  // Weights are asked for anew: none must come while old ones are on their way to the device.
+  // Prepares for new weights: waits until no old weights are being copied to the device.
   void ask_anew();
-  // Weights of the range are there: the device's become these, once.
+  // Copies newly arrived weights of the range to the device, once.
   void arrived(engine::Range range);
-  // Gradients of the range are final, where kernels are queued when those so far are done, and go
-  // to the servers when they are copied, at the latest in push_all, which waits for that.
+  // Sends the final gradients of the range. If kernels are queued, they are final after the kernels
+  // queued so far. They are sent after the copy, at the latest in push_all, which waits for it.
   void push(engine::Range range, const ServerWorker::Step& step);
   void push_all();
 
   const bool on_device;
-  engine::Buffer weights, gradients;  // what the servers are told and tell
+  engine::Buffer weights, gradients;  // exchanged with the servers
   std::unique_ptr<ServerWorker> servers;
-  std::optional<std::int64_t> began;  // the step whose weights were asked for
-  bool pushed = false;                // gradients of that step are on their way, or there
-  bool fixed = false;                 // frozen parameters were asked for in this run
-  int ahead = 0;                      // steps that it was given and has not begun
-  std::int64_t assigned = 0;          // batches of an evaluation
+  std::optional<std::int64_t> began;  // step whose weights were requested
+  // Gradients of that step are sent or being sent.
+  bool pushed = false;
+  bool fixed = false;  // frozen parameters were requested in this run
+  // Steps that it was assigned and has not begun.
+  int ahead = 0;
+  std::int64_t assigned = 0;  // batches of an evaluation
   engine::DataPosition position;
   std::optional<std::int64_t> reported;  // the last report's step
-  engine::Totals last;                   // what it told
+  engine::Totals last;                   // totals of that report
 
  private:
   struct Leaving {
     std::size_t end;
     ServerWorker::Step step;
-    int event;  // behind the copy
+    int event;  // recorded after the copy
   };
   std::size_t width() const;
   void push_copied(bool all);
   std::byte* exchange(int) override { return nullptr; }
   void reduce(int) override;
 
-  engine::Buffer device_weights_, device_gradients_;  // of a device with memory of its own
-  std::vector<engine::Range> arrived_;                // of those that were asked for last
+  engine::Buffer device_weights_, device_gradients_;  // if the device has its own memory
+  std::vector<engine::Range> arrived_;                // ranges that arrived since the last request
   std::deque<Leaving> leaving_;
-  int events_ = 0;  // of this step
+  int events_ = 0;  // number of events in this step
 };
 
 }  // namespace lockstep::strategies

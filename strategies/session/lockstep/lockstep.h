@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// All that a program needs to train: one include, one namespace.
+// Everything that a program needs to train, in one include and one namespace.
 //
 //   lockstep::Session session(argc, argv);
 //   auto strategy = lockstep::collective_all_reduce(session);   // or mirrored(session),
@@ -11,7 +11,7 @@
 //   const double accuracy = trainer.evaluate(*digits.test).accuracy;  // the same in all processes
 //   if (strategy.membership().chief) fmt::print("accuracy {:.4f}\n", accuracy);
 //
-// What a caller may handle is a lockstep::Error. A whole program: test/face/mirrored.cpp.
+// Callers need to handle only lockstep::Error. A whole program: test/face/mirrored.cpp.
 #pragma once
 #include <fmt/format.h>
 
@@ -73,7 +73,7 @@ using strategies::StepChoices;
 using strategies::StrategyOptions;
 using strategies::Update;
 
-// For a training loop of your own, experimental: strategies/README.md, test/face/own_loop.cpp.
+// Names for your own training loop, experimental: strategies/README.md, test/face/own_loop.cpp.
 using collectives::BucketOptions;
 using collectives::Buckets;
 using collectives::Communicator;
@@ -84,7 +84,7 @@ using strategies::communicator;
 using strategies::MpiCommunicator;
 using strategies::run_ranks;
 
-// For layers, losses and data sets of your own: engine/README.md, test/face/own_*.cpp.
+// Names for your own layers, losses and data sets: engine/README.md, test/face/own_*.cpp.
 using engine::BackwardArguments;
 using engine::check_gradient;
 using engine::Context;
@@ -101,7 +101,7 @@ using engine::Shape;
 using engine::StepState;
 using engine::Tensor;
 
-// For models of your own: models/README.md.
+// Names for your own models: models/README.md.
 using engine::add;
 using engine::average_pool;
 using engine::batch_norm;
@@ -124,7 +124,7 @@ using engine::softmax_cross_entropy;
 using engine::tanh;
 using engine::uniform_within;
 
-// The models' library; all of them and a registry by name: models/README.md.
+// Functions that make the models, and a registry by name: models/README.md.
 namespace models {
 engine::GraphSpec mlp();
 engine::GraphSpec mlp_wide();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// An update of parameters of which some decay and some do not: on a device whose memory is not the
-// host's, where each call of a kernel is a launch, one call is about many of them, and the weights
-// are those of a call for each.
+// Updates of parameters of which only some decay. On a device with its own memory each kernel call
+// is a launch, so one call covers many parameters. The weights equal those of one call per
+// parameter.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -24,7 +24,7 @@ struct Inner {
   Notebook notebook;
 };
 
-// Counts calls of reduce. On a device it looks at boundaries, as a kernel does.
+// Counts calls of reduce. On a device it splits the work at boundaries, as a kernel does.
 class CountingOps final : private Inner, public RecordingOps {
  public:
   CountingOps(bool on_device, std::size_t& calls)
@@ -61,7 +61,7 @@ class CountingOps final : private Inner, public RecordingOps {
   std::size_t& calls_;
 };
 
-// The weights after two updates, and the calls of one of them.
+// Returns the weights after two updates, and the number of reduce calls of one update.
 std::pair<std::vector<float>, std::size_t> update(bool on_device) {
   Request request;
   request.subject = {0, kCount};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sums of numbers of 16 bits: all ranks end with the same bits; where all ranks are added in one
-// reduction they are rounded once; where partial sums go through memory or over a wire they are
-// rounded at each hop, and the error stays within what so many roundings can do.
+// Sums of 16-bit numbers: all ranks end with the same bits. If one reduction adds all ranks, the
+// sum is rounded once. If partial sums go through memory or over a wire, they are rounded at each
+// hop. The error then stays within the bound for that many roundings.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,20 +19,20 @@ using collectives::all_reduce_algorithms;
 using engine::BFloat16;
 using engine::Half;
 
-// Of one rounding, relative.
+// The relative error of one rounding.
 template <class T>
 constexpr double kUnit = std::is_same_v<T, Half> ? 0x1p-11 : 0x1p-8;
 
-// Both signs, sizes from 2^-8 to 2^6.
+// Returns a random number of either sign, of a random scale from 2^-8 to 2^5.
 template <class T>
 T input(int rank, std::size_t i) {
   const auto bits = engine::random_bits(5, std::uint64_t(rank), i);
   return T(std::ldexp(float(engine::uniform(bits[0]) - 0.5), int(bits[1] % 14) - 7));
 }
 
-// In how many roundings, one behind the other, a number can take part: in direct one, in any order
-// of n - 1 sums at most so many, in those of a balanced tree its depth (and one for a rank beside
-// the 2^L that exchange).
+// Returns the most successive roundings of a number: one for direct, and at most n - 1 for n - 1
+// sums in any order. A balanced tree has its depth, plus one for a rank beyond the 2^L that
+// exchange.
 int roundings(const Algorithm& algorithm, int ranks) {
   if (ranks == 1) return 0;
   if (algorithm.name == "direct" || algorithm.name == "one_shot") return 1;
@@ -51,8 +51,8 @@ void expect_within(Job& job, const Algorithm& algorithm, Range subject, bool mea
       sum += one, sizes += std::abs(one);
     }
     const double scale = mean ? 1.0 / n : 1;
-    // Each rounding makes at most (1 + u) of the sizes below it; the scale is one of float32. What
-    // is too small for u has steps of its own: 2^-24 of Half.
+    // Each rounding multiplies the magnitudes below it by at most 1 + u; the scale is rounded in
+    // float32. Numbers too small for u have a fixed step: 2^-24 for Half.
     const double most =
         sizes * scale * (std::pow(1 + u + (n + 1) * of_float, roundings(algorithm, n)) - 1) +
         n * 0x1p-25;
@@ -100,7 +100,8 @@ TEST_P(NarrowSums, AreEqualOnAllRanksAndWithinTheirRoundings) {
 INSTANTIATE_TEST_SUITE_P(Layouts, NarrowSums, testing::ValuesIn(kLayouts),
                          [](const auto& layout) { return layout.param; });
 
-// 2048 + 1 is 2048 as a Half, 2048 + 1 + 1 is 2050: who rounds in between loses it.
+// Sums 2048, 1 and 1 as Half, and calls body(exact, lost). 2048 + 1 is 2048 and 2048 + 1 + 1 is
+// 2050, so a rounding in between loses the ones.
 template <class Body>
 void sums_of_2048_and_two_ones(const std::vector<int>& host, const Algorithm& algorithm,
                                Body body) {
@@ -127,7 +128,7 @@ TEST(NarrowSums, OneHostRoundsOnceAndARingAtEachHop) {
   const Algorithm& direct = collectives::find_algorithm("direct");
   const Algorithm& ring = collectives::find_algorithm("ring");
   sums_of_2048_and_two_ones({0, 0, 0}, direct, [](auto, auto lost) { EXPECT_EQ(lost, 0u); });
-  // Each chunk begins at another rank: where that is rank 1, both ones come first.
+  // Each chunk begins at another rank. If it begins at rank 1, both ones come first.
   sums_of_2048_and_two_ones({0, 1, 2}, ring, [](auto exact, auto lost) {
     EXPECT_GT(exact, 0u);
     EXPECT_GT(lost, 0u);

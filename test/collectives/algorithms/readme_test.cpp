@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What collectives/README.md shows is what the code does: the printed plan, and the worked example
-// of a new algorithm.
+// The examples of collectives/README.md match the code: the printed plan, and the worked example of
+// a new algorithm.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ using collectives::await;
 using collectives::Goal;
 using collectives::Lane;
 
-// Rank 0 adds everything and stores it into all. The others wait.
+// Returns a plan in which rank 0 adds everything and stores the sum into all. The others wait.
 Plan naive_all_reduce(const Request& request) {
   Plan plan = empty_plan(request, "naive", 1);
   const std::vector<int> all = all_ranks(request);
@@ -45,7 +45,7 @@ Request request(std::vector<int> host, std::size_t length) {
   return request;
 }
 
-// Empty where the test was started by hand from elsewhere.
+// Returns the README; empty if the test was started by hand from another folder.
 std::string readme() {
   const char* root = std::getenv("LOCKSTEP_SOURCE");
   std::ifstream file(std::string(root ? root : ".") + "/collectives/README.md");

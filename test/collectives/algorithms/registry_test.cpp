@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table of algorithms tells the truth about each.
+// The table of algorithms describes each algorithm correctly.
 #include "collectives/algorithms/registry.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(Registry, NamesAllThatThereAre) {
             "unknown all-reduce algorithm 'ring'; known: own");
 }
 
-// An algorithm says in advance what it would throw, and no more.
+// An algorithm refuses exactly the hosts for which `make` throws, with the same reason.
 TEST(Registry, KnowsWhichHostsAnAlgorithmServes) {
   for (const std::string& layout : kLayouts)
     for (const Algorithm& algorithm : all_reduce_algorithms()) {
@@ -95,15 +95,15 @@ TEST(Registry, KnowsHowMuchScratchAPlanUses) {
                     end = std::max(end, o.offset + step.count + plan.alternate);
                   }
           EXPECT_LE(end, r.scratch + algorithm.scratch(r)) << algorithm.name << " " << layout;
-          // None where nothing is received into it.
+          // A plan on one host asks for no scratch if it uses none.
           if (end == r.scratch && layout == "one") {
             EXPECT_EQ(algorithm.scratch(r), 0u);
           }
         }
 }
 
-// What an algorithm says of plans that are another's is what their steps say: both ways where
-// nothing is rotated, else what it says is true.
+// Without rotation, `same` names another algorithm exactly if both plans have the same steps. With
+// rotation it may miss equal plans, but a plan that it names is equal.
 TEST(Registry, KnowsWhichPlansAreTheSame) {
   std::vector<std::vector<int>> layouts{{0, 1, 1, 2, 2}, {0, 0, 1, 1, 1}};
   for (const std::string& layout : kLayouts)
@@ -127,7 +127,8 @@ TEST(Registry, KnowsWhichPlansAreTheSame) {
       }
 }
 
-// One wait instead of two, and the bits of direct; of many bytes it is direct.
+// For few bytes, one_shot has one wait instead of two and the bits of direct. For many bytes it is
+// direct.
 TEST(Registry, OneShotIsDirectInOneWaitForFewBytes) {
   const Algorithm& algorithm = find_algorithm("one_shot");
   for (const int ranks : {2, 3, 5}) {
@@ -152,7 +153,7 @@ TEST(Registry, OneShotIsDirectInOneWaitForFewBytes) {
             "p: one_shot leaves no squares; add local_squares after it");
 }
 
-// No synchronisation is idle: without any one rank of any await, a plan is wrong.
+// No synchronization is redundant: a plan is wrong without any one rank of any await.
 TEST(Registry, PlansAwaitNobodyWithoutNeed) {
   for (const Algorithm& algorithm : all_reduce_algorithms())
     for (const std::string& layout : kLayouts)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Executed sums equal serial ones, exactly, for inputs whose sums are exact in every order; and
-// those that are not show what each algorithm promises of the order.
+// Executed sums equal serial sums exactly, for inputs whose sums are exact in every order. Other
+// inputs show which order each algorithm guarantees.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,8 @@ using collectives::Algorithm;
 using collectives::all_reduce_algorithms;
 using collectives::slice;
 
-// Whole numbers whose sum of nine ranks is one of 8 bits; for products 1 and 2 with either sign.
+// Returns whole numbers whose sum over nine ranks fits in 8 bits; for products, 1 or 2 with either
+// sign.
 template <class T>
 T input(ReduceOp op, int rank, std::size_t i) {
   const int number = int((i * 7 + std::size_t(rank) * 13) % 101);
@@ -42,7 +43,7 @@ T serial(ReduceOp op, bool mean, int ranks, std::size_t i) {
   return T(Scale(result) * Scale(1.0 / ranks));
 }
 
-// One all-reduce of a job that runs several at once, each in a range and scratch of its own.
+// One all-reduce of a job that runs several at once, each in its own range and scratch.
 struct Case {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
@@ -125,7 +126,7 @@ void expect_sums(const Algorithm& algorithm, const std::vector<int>& host, std::
 
 class Sums : public testing::TestWithParam<std::string> {};
 
-// Each type and each operation somewhere among them.
+// Cases that contain each type and each operation.
 const std::vector<Case> kSomeCases{
     {DType::kFloat32, ReduceOp::kSum, true}, {DType::kFloat64, ReduceOp::kMin},
     {DType::kInt32, ReduceOp::kSum},         {DType::kInt64, ReduceOp::kProduct},
@@ -155,7 +156,7 @@ TEST_P(Sums, EqualTheSerialResult) {
     }
 }
 
-// Many small chunks, two plans at once, so that all lanes have several segments.
+// Sums are right if small chunks and several plans at once give all lanes several segments.
 TEST_P(Sums, InManySegmentsEqualTheSerialResult) {
   for (const Algorithm& algorithm : all_reduce_algorithms())
     for (const int ranks : {2, 3, 5, 6}) {
@@ -170,7 +171,7 @@ TEST_P(Sums, InManySegmentsEqualTheSerialResult) {
 INSTANTIATE_TEST_SUITE_P(Layouts, Sums, testing::ValuesIn(kLayouts),
                          [](const auto& layout) { return layout.param; });
 
-// Each type, on one host and on several.
+// Long sums are exact on one host and on several, for each type of 32 and 64 bits.
 TEST(Sums, OfAMillionElements) {
   struct {
     const char* layout;
@@ -190,8 +191,8 @@ TEST(Sums, OfAMillionElements) {
     }
 }
 
-// Sums that are not exact show the order. Whatever it is, all ranks end with the same bits; where
-// an algorithm promises the order of ranks, they are those of a balanced tree.
+// Inexact sums show the order. All ranks end with the same bits in any order. If an algorithm
+// guarantees the order of ranks, the bits are those of a balanced tree.
 class Bits : public testing::TestWithParam<std::string> {};
 
 TEST_P(Bits, AreEqualOnAllRanksAndKeepThePromisedOrder) {
@@ -241,7 +242,7 @@ TEST_P(Bits, AreEqualOnAllRanksAndKeepThePromisedOrder) {
 INSTANTIATE_TEST_SUITE_P(Layouts, Bits, testing::ValuesIn(kLayouts),
                          [](const auto& layout) { return layout.param; });
 
-// What is handed out is what its owner, or the root, had.
+// A gather hands out the owner's numbers, and a broadcast those of the root.
 TEST(Gathers, HandOutSlicesAndBroadcastsTheRoot) {
   constexpr std::size_t kLength = 5000;
   for (int ranks = 1; ranks <= 9; ++ranks) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What goes over the wire is what the formulas say, in plans and when they run.
+// Traffic on the wire matches the formulas, in plans and when they run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,15 +51,14 @@ TEST(Traffic, OfAFlatRingIsTheClosedFormula) {
       const std::size_t passes = 2 * std::size_t(ranks - 1);
       EXPECT_EQ(total(ring_all_reduce(request)).elements, passes * length)
           << ranks << " ranks, " << length;
-      // In one segment: each chunk that is not empty, in each pass.
+      // In one segment, each pass sends each chunk that is not empty.
       if (length > 8 * kBlock) continue;
       EXPECT_EQ(total(ring_all_reduce(request)).messages,
                 passes * chunks_that_are_not_empty({0, length}, ranks));
     }
 }
 
-// Messages are of about so many bytes as are asked for, and two segments at least are in flight
-// where that is worth it.
+// Messages have about the requested size. At least two segments are in flight if that is worth it.
 TEST(Traffic, IsCutToMessagesOfTheSizeThatIsAskedFor) {
   for (const Algorithm& algorithm : all_reduce_algorithms()) {
     Request request = ring_request({0, 1, 2, 3}, 4 * 64 * kBlock);
@@ -99,15 +98,15 @@ TEST(Traffic, OfARingCrossesAsManyEdgesAsThereAreHosts) {
           for (const Step& step : lane)
             if (step.action == Action::kPostSend) edges.insert({rank, step.peer});
       EXPECT_EQ(edges.size(), count == 1 ? 0 : count) << layout << " " << ranks;
-      // Over each edge 2 (n - 1) / n of the subject.
+      // Each edge carries 2 (n - 1) / n of the subject.
       EXPECT_EQ(total(plan).elements,
                 edges.size() * 2 * std::size_t(ranks - 1) * length / std::size_t(ranks))
           << layout << " " << ranks;
     }
 }
 
-// A hostfile that interleaves, a b a b, gives the order a a b b: each rank hands on inside its host
-// first, and one of each host to the other.
+// A hostfile that interleaves, a b a b, gives the order a a b b. Each rank passes on inside its
+// host first, and one rank of each host passes on to the other host.
 TEST(Traffic, OfARingGoesThroughAHostBeforeItLeaves) {
   const Plan plan = ring_all_reduce(ring_request({0, 1, 0, 1}, 24 * kBlock));
   std::map<int, std::set<int>> next;
@@ -122,8 +121,8 @@ TEST(Traffic, OfARingGoesThroughAHostBeforeItLeaves) {
   EXPECT_EQ(next, (std::map<int, std::set<int>>{{0, {2}}, {2, {1}}, {1, {3}}, {3, {0}}}));
 }
 
-// Both directions of a wire are busy: when a rank waits for the message of a round, it has posted
-// its own of that round, and the receive of the next one.
+// Both directions of a wire are busy. When a rank waits for the message of a round, it has posted
+// its own message of that round and the next receive.
 TEST(Traffic, OfARingIsFullDuplexAndPostedAhead) {
   for (const int ranks : {3, 5}) {
     const Plan plan = ring_all_reduce(ring_request(hosts("apart", ranks), 100 * kBlock));
@@ -145,7 +144,8 @@ TEST(Traffic, OfARingIsFullDuplexAndPostedAhead) {
   }
 }
 
-// n ranks, of which 2^L are cores; n - 2^L send everything before and are sent everything after.
+// Of n ranks, 2^L are cores. The other n - 2^L send everything before the rounds and receive
+// everything after them.
 TEST(Traffic, OfHalvingDoublingIsTheClosedFormula) {
   for (std::size_t ranks = 1; ranks <= 17; ++ranks) {
     std::size_t cores = 1, rounds = 0;
@@ -163,7 +163,7 @@ TEST(Traffic, OfHalvingDoublingIsTheClosedFormula) {
           halving_doubling_all_reduce(ring_request(hosts("apart", int(ranks)), length));
       EXPECT_EQ(total(plan).elements, 2 * (ranks - 1) * length) << ranks << " ranks, " << length;
     }
-    // Each core an equal share, in twice as many messages as there are rounds.
+    // Each core sends an equal share, in twice as many messages as there are rounds.
     if (cores != ranks) continue;
     const Plan plan =
         halving_doubling_all_reduce(ring_request(hosts("apart", int(ranks)), 5 * ranks * kBlock));
@@ -174,8 +174,8 @@ TEST(Traffic, OfHalvingDoublingIsTheClosedFormula) {
   }
 }
 
-// Ranks of one host do not send to each other; those of a, a, b, b exchange a quarter with the
-// other host, after they have halved at home.
+// Ranks of one host do not send to each other. On hosts a, a, b, b they exchange a quarter with the
+// other host, after they have halved inside their own.
 TEST(Traffic, OfHalvingDoublingIsLessWhereNeighboursShareAHost) {
   const std::size_t length = 8 * kBlock;
   const auto elements = [&](const std::vector<int>& host) {
@@ -192,7 +192,7 @@ TEST(Traffic, OfTheHierarchiesIsTheClosedFormula) {
     for (int ranks = 1; ranks <= 17; ++ranks) {
       const std::vector<int> host = hosts(layout, ranks);
       const std::size_t count = std::set<int>(host.begin(), host.end()).size();
-      // Every slice of every host in equal chunks, however many slices.
+      // The total does not depend on the number of slices.
       for (const std::size_t length : {std::size_t(104729), 720 * kBlock}) {
         const Request request = ring_request(host, length);
         for (const Plan& plan :
@@ -210,7 +210,8 @@ std::vector<int> grid(int hosts, int ranks) {
   return host;
 }
 
-// Of each host, in how many messages of one leader, and by how many of its ranks.
+// Holds the traffic of one host: elements of all its ranks, messages of one leader, and number of
+// ranks that send.
 struct OfAHost {
   std::size_t elements = 0, messages = 0;
   int senders = 0;
@@ -228,7 +229,8 @@ OfAHost of_host(const Plan& plan, int host) {
   return sum;
 }
 
-// 4 hosts of 4: 1.5 S in 6 rounds with hierarchies, 4 with halving; 1.875 S in 30 with a ring.
+// With 4 hosts of 4 ranks, a host sends 1.5 S in 6 rounds with hierarchies, or in 4 with halving.
+// With a ring it sends 1.875 S in 30 rounds.
 TEST(Traffic, OfAHierarchyIsLessInFewerRounds) {
   const std::size_t length = 32 * kBlock;
   const Request request = ring_request(grid(4, 4), length);
@@ -240,13 +242,14 @@ TEST(Traffic, OfAHierarchyIsLessInFewerRounds) {
               (OfAHost{length * 3 / 2, 4, 4}));
     EXPECT_EQ(of_host(ring_all_reduce(request), host), (OfAHost{length * 15 / 8, 30, 1}));
   }
-  // So few that each slice is sent whole: two rounds of everything.
+  // So few elements are sent as whole slices, all of them in two rounds.
   const Request few = ring_request(grid(4, 4), 4 * kBlock);
   for (int host = 0; host < 4; ++host)
     EXPECT_EQ(of_host(hierarchical_halving_all_reduce(few), host), (OfAHost{2 * 4 * kBlock, 2, 4}));
 }
 
-// As many slices as the smallest host has ranks; buckets take turns where a host has more ranks.
+// A hierarchy has as many slices as the smallest host has ranks. On a host with more ranks, the
+// leaders rotate with the bucket.
 TEST(Traffic, OfAHierarchyIsSharedByAsManyLeadersAsTheSmallestHostHasRanks) {
   std::set<int> leaders;
   for (int rotation = 0; rotation < 6; ++rotation) {
@@ -263,8 +266,8 @@ TEST(Traffic, OfAHierarchyIsSharedByAsManyLeadersAsTheSmallestHostHasRanks) {
   EXPECT_EQ(leaders, (std::set<int>{0, 2, 4}));
 }
 
-// The wire does not wait for adding: every receive but the first of a segment is posted before its
-// lane has waited for the one before.
+// The wire does not wait for additions. Every receive but the first of a segment is posted before
+// its lane has waited for the previous one.
 TEST(Traffic, OfAHierarchyIsPostedAheadOfNeed) {
   const Plan plan = hierarchical_all_reduce(ring_request(grid(4, 2), 3000 * kBlock));
   for (const auto& lanes : plan.lanes)
@@ -277,14 +280,14 @@ TEST(Traffic, OfAHierarchyIsPostedAheadOfNeed) {
         ++waits;
         ahead += receives > waits;
       }
-      // Of the 6 receives of each segment all but the last are waited for with another one posted.
+      // All but the last of the 6 receives of each segment are waited for with another one posted.
       EXPECT_EQ(waits % 6, 0);
       EXPECT_EQ(ahead, waits / 6 * 5);
     }
 }
 
-// Each number is read once from each rank of a host and written once into each, besides what a
-// copy into the others reads and what is sent.
+// Each number is read once from each rank of a host and written once into each. Received numbers
+// are read again for their sums and for the copies into other ranks.
 TEST(Traffic, InMemoryOfAHierarchyIsThatOfDirectAndOfTheWire) {
   const std::size_t length = 64 * kBlock;
   const Plan plan = hierarchical_all_reduce(ring_request(grid(4, 2), length));
@@ -295,11 +298,11 @@ TEST(Traffic, InMemoryOfAHierarchyIsThatOfDirectAndOfTheWire) {
         if (step.action == Action::kReduce)
           read += step.count * step.from.size(), written += step.count * step.to.size();
   const std::size_t hosts = 4, ranks = 2;
-  EXPECT_EQ(read, hosts * ranks * length         // the inputs
-                      + (hosts - 1) * length     // what is received, added
-                      + (hosts - 1) * length);   // and copied into the others
-  EXPECT_EQ(written, hosts * length              // partial sums, and the last
-                         + (ranks - 1) * length  // of which goes into all
+  EXPECT_EQ(read, hosts * ranks * length         // inputs
+                      + (hosts - 1) * length     // received partial sums, added
+                      + (hosts - 1) * length);   // received sums, copied into other ranks
+  EXPECT_EQ(written, hosts * length              // partial sums, and the last sum
+                         + (ranks - 1) * length  // the last sum, into the other ranks
                          + (hosts - 1) * (ranks - 1) * length);
 }
 
@@ -411,7 +414,7 @@ TEST(Plans, OfAllRanksHaveOneHashThatKnowsEveryStep) {
   is_new({{ring_all_reduce(mean), {}, false}});
 }
 
-// FNV-1a 64 of "a" is af63dc4c8601ec8c: the published vector, through a plan's text.
+// The hash is FNV-1a 64 of a plan's text. The published vector: "a" gives af63dc4c8601ec8c.
 TEST(Plans, HashIsFnv1aOfTheirText) {
   std::uint64_t value = 0xcbf29ce484222325u;
   const StepPlan step{{ring_all_reduce(ring_request({0, 1}, 10)), {}, false}};
@@ -434,7 +437,8 @@ TEST(Plans, OwnTheRangesThatTheyUpdate) {
   }
 }
 
-// So a job holds the optimizer's state once, however many its ranks are.
+// Each number is updated at one rank, so a job holds the optimizer's state once for any number of
+// ranks.
 TEST(Plans, UpdateEachNumberAtOneRank) {
   for (const Algorithm& algorithm : all_reduce_algorithms())
     for (const std::vector<int>& host :

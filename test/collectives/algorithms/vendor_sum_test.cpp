@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A vendor's sum is a step like others: it leaves sums everywhere, it is refused where ranks do not
-// all have it, and an executor makes such calls in the order in which plans were started.
+// A vendor's sum is a step like others: it leaves sums everywhere. It is refused unless all ranks
+// have it, and an executor makes such calls in the order in which plans were started.
 #include "collectives/algorithms/vendor_sum.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Several plans in flight: on one thread by progress() alone, in many orders; and updates inside
-// reductions, against formulas by hand.
+// Several plans in flight run on one thread by progress() alone, in many orders. Updates inside
+// reductions equal formulas that are computed by hand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using engine::kBlock;
 
 constexpr std::size_t kLength = 4 * kBlock + 76, kCut = 2 * kBlock;
 
-// Two plans of three ranks over neighbouring ranges.
+// Returns two plans over neighboring ranges.
 StepPlan two_plans(bool first_is_ring, bool second_is_ring, const std::vector<int>& host) {
   StepPlan step;
   std::size_t scratch = 0;
@@ -79,8 +79,8 @@ TEST(Walk, TwoPlansInFlightOnOneThreadByProgressAlone) {
     }
 }
 
-// Ranks run one shot again and again, and each as far ahead as it can; others then still read what
-// it has left in its scratch.
+// Ranks execute one_shot again and again, each as far ahead as it can. Other ranks then still read
+// its scratch.
 TEST(Walk, OneShotExecutedAgainAndAgainByRanksThatRunAhead) {
   constexpr int kRanks = 3, kTimes = 12;
   constexpr std::size_t kFew = 3 * kBlock;
@@ -130,7 +130,7 @@ TEST(Walk, TheSecondPlanOvertakesTheFirst) {
   EXPECT_TRUE(job.executor(1).done(1));
 }
 
-// Rank 0 waits for the first plan, rank 1 for the second: each wait must move both.
+// Each wait moves both plans: rank 0 waits for the first, rank 1 for the second.
 TEST(Walk, EveryWaitMovesAllPlans) {
   Job job(two_plans(false, true, {0, 0}), kLength);
   fill(job);
@@ -145,8 +145,8 @@ TEST(Walk, EveryWaitMovesAllPlans) {
   expect_sums(job);
 }
 
-// The same with waits that move nothing but their own plan: an executor for each plan. It never
-// ends, which the deadline notices. So the test above tests something.
+// With one executor per plan, waits move only their own plan and never end, and the deadline
+// notices. This shows that the test above tests something.
 TEST(Walk, AWaitThatMovesOnlyItsOwnPlanIsNoticed) {
   const StepPlan both = two_plans(false, true, {0, 0});
   JobOptions options;
@@ -215,8 +215,9 @@ TEST(Walk, WhatIsFirstInLineRunsBeforeAllElse) {
   EXPECT_FALSE(job.executor(0).done(0));
 }
 
-// Momentum and clipping by the formulas, on one host: fused (sums, norms told, update and store)
-// and apart (sums everywhere, each rank its own squares and update). Exactly the same bits.
+// Momentum and clipping follow the formulas on one host, with exactly the same bits if they are
+// fused or separate. Fused: sums, an exchange of norms, update and store. Separate: sums
+// everywhere, then squares and an update per rank.
 class Updates : public testing::TestWithParam<bool> {};
 
 TEST_P(Updates, AreTheFormulasAndTheSameFusedAndSeparate) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sums of float32 that travel between hosts as bfloat16: half the bytes, errors of so many
-// roundings as there are hops and one, and all the same equal bits on all ranks. Inside a host
-// nothing is rounded.
+// Sums of float32 that travel between hosts as bfloat16. They take half the bytes, have errors of
+// one rounding per hop plus one, and have equal bits on all ranks. Nothing is rounded inside a
+// host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,8 @@ std::size_t hosts_of(const std::vector<int>& host) {
   return std::set<int>(host.begin(), host.end()).size();
 }
 
-// Calls body(algorithm, request) for each that can be, several sizes and layouts.
+// Calls body(algorithm, request) for each algorithm that accepts the hosts, with several sizes and
+// layouts.
 template <class Body>
 void each(Body body, const std::vector<int>& numbers_of_ranks = {1, 2, 3, 4, 5, 7, 8}) {
   for (const Algorithm& algorithm : all_reduce_algorithms())
@@ -85,7 +86,8 @@ Traffic total(const Plan& plan) {
   return sum;
 }
 
-// Sums both ways; with an update inside sums one way, and weights as they are the other.
+// Sums are rounded in both directions. With an update inside, sums are rounded in one direction,
+// and the other carries unrounded weights.
 TEST(WireTypes, HalveTheBytesOfSumsAndLeaveThoseOfWeights) {
   each([](const Algorithm& algorithm, Request request) {
     for (const bool update : {false, true}) {
@@ -114,13 +116,13 @@ TEST(WireTypes, HalveTheBytesOfSumsAndLeaveThoseOfWeights) {
   EXPECT_EQ(total(ring_all_reduce(ring)).bytes, 3 * total(ring_all_reduce(ring)).elements);
 }
 
-// Of both signs, sizes from 2^-8 to 2^6.
+// Returns a random number of either sign, of a random scale from 2^-8 to 2^5.
 float input(int rank, std::size_t i) {
   const auto bits = engine::random_bits(5, std::uint64_t(rank), i);
   return std::ldexp(float(engine::uniform(bits[0]) - 0.5), int(bits[1] % 14) - 7);
 }
 
-// Where messages lay.
+// Holds the addresses of messages.
 class Places {
  public:
   void add(const std::byte* place) {
@@ -134,7 +136,7 @@ class Places {
   std::set<const std::byte*> places_;
 };
 
-// Counts what is handed to the transport.
+// Counts the bytes that are passed to the transport, and records their addresses.
 class Counting : public collectives::Transport {
  public:
   Counting(std::unique_ptr<collectives::Transport> inner, std::atomic<std::size_t>& bytes,
@@ -162,7 +164,7 @@ class Counting : public collectives::Transport {
 struct Ran {
   std::unique_ptr<Job> job;
   std::size_t bytes = 0;                 // sent
-  std::vector<std::size_t> places = {};  // of messages, after each execution
+  std::vector<std::size_t> places = {};  // message addresses, after each execution
 };
 
 template <class Input>
@@ -187,16 +189,16 @@ Ran run(const Algorithm& algorithm, const Request& request, Input numbers, int t
   return ran;
 }
 
-// A part of a sum is rounded at each hop between hosts, the whole sum once: H times in a circle of
-// the leaders of H hosts, which for two of them is 2 x 2^-8 of the sizes. A ring of more ranks than
-// hosts may come into a host twice.
+// Each hop between hosts rounds a partial sum, and the whole sum is rounded once. A circle of the
+// leaders of H hosts has H roundings; for two hosts that is 2 x 2^-8 of the magnitudes. A ring of
+// more ranks than hosts may enter a host twice.
 TEST(WireTypes, MakeErrorsOfSoManyRoundingsAndEqualBits) {
   each(
       [](const Algorithm& algorithm, const Request& request) {
         const int n = int(request.host.size());
         const Ran ran = run(algorithm, request, input, 2);
         ASSERT_EQ(ran.bytes, 2 * total(algorithm.make(request)).bytes);
-        ASSERT_EQ(ran.places[1], ran.places[0]);  // no memory but what was there at first
+        ASSERT_EQ(ran.places[1], ran.places[0]);  // no new memory after the first execution
         const std::size_t count = hosts_of(request.host);
         const auto depth = [](double parties) { return std::ceil(std::log2(parties)) + 2; };
         const double roundings = count == 1                                 ? 0
@@ -240,7 +242,7 @@ TEST(WireTypes, LetNaNAndInfinityThrough) {
       {3, 5});
 }
 
-// 256.5 - 256 is 0.5, and 0 where 256.5 is rounded before.
+// Sums inside a host are not rounded: 256.5 - 256 is 0.5, but 0 if 256.5 is rounded first.
 TEST(WireTypes, DoNotRoundWhatIsAddedInsideAHost) {
   for (const std::string_view name :
        {"hierarchical", "hierarchical_halving", "leader_hierarchical"}) {
@@ -255,7 +257,7 @@ TEST(WireTypes, DoNotRoundWhatIsAddedInsideAHost) {
   }
 }
 
-// Each broken plan, and what the verifier says of it.
+// A broken plan, and the verifier's message about it.
 struct Broken {
   std::string says;
   std::function<Plan()> plan;
@@ -271,7 +273,7 @@ Plan changed(std::string_view algorithm, std::size_t length, Change change) {
   return plan;
 }
 
-// A message is converted in parts, too: small sums do not wait behind a large one.
+// Messages are converted in parts too, so that small sums do not wait behind a large one.
 TEST(WireTypes, NoCallChangesMoreBlocksThanItsBudget) {
   constexpr std::size_t kElements = 64 * kBlock;
   Request request = rounded({0, 1}, {0, kElements});
@@ -305,7 +307,7 @@ TEST(WireTypes, ThatLeaveMirrorsUnequalOrDoNotFitAreFound) {
   const std::vector<Broken> all{
       {"its bits are not rank 0's", [&] { return changed("ring", 8, forget); }},
       {"its bits are not rank 0's", [&] { return changed("halving_doubling", 40, forget); }},
-      // Two partners each add what they keep to what the other has rounded.
+      // Two partners each add their unrounded part to the rounded part of the other.
       {"its bits are not rank 0's",
        [&] {
          return changed("halving_doubling", 1, [&](Step& step) {

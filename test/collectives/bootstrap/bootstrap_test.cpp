@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Processes that exchange values before anything else connects them; here threads play them.
+// Processes exchange values before anything else connects them. Threads play the processes.
 #include "collectives/bootstrap/bootstrap.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 using Views = std::vector<std::unique_ptr<collectives::Bootstrap>>;
 
-// Each view on a thread of its own; the errors' texts.
+// Runs `body` for each view on its own thread. Returns the text of each error.
 std::vector<std::string> run(Views& views,
                              const std::function<void(collectives::Bootstrap&)>& body) {
   std::vector<std::string> errors(views.size());
@@ -123,7 +123,7 @@ TEST(Bootstrap, RefusesValuesAboveAMebibyte) {
   EXPECT_THROW(views[0]->all_gather(std::string((1 << 20) + 1, 'x'), "too much"), engine::Error);
 }
 
-// Three processes do their part, of which the second one's is `fails`; what each threw.
+// Runs the part of each of three processes; that of the second is `fails`. Returns what each threw.
 std::vector<std::string> parts(const std::function<std::string()>& fails, int deadline = 60000) {
   Views views = collectives::in_memory_bootstrap({0, 0, 0}, milliseconds(deadline));
   return run(views, [&](collectives::Bootstrap& mine) {

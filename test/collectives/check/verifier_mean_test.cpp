@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The verifier's word on means and operations: a whole sum scaled once by 1 / n, where a mean was
-// asked for and nowhere else; numbers that one operation has joined.
+// The verifier checks means and operations. A whole sum must be scaled once by 1 / n for a mean,
+// and never otherwise. One operation must have joined all numbers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,8 @@ void change_all(Plan& plan, const std::function<void(Step&)>& change) {
         if (step.action == Action::kReduce) change(step);
 }
 
-// What is said of the mean by each algorithm, on hosts of its own, when `change` was at it.
+// Expects `what` from the verifier for each algorithm on each layout, after `change` has altered
+// the plan.
 void each_says(const std::function<void(Plan&)>& change,
                const testing::Matcher<std::string>& what) {
   for (const std::string& layout : kLayouts) {
@@ -65,7 +66,7 @@ TEST(VerifierOfMeans, ANeverScaledOneIsNoticedInEveryAlgorithm) {
             HasSubstr("the sum is wrong, scaled by 1 and not by 0.2: plan p, rank 0, element 0"));
 }
 
-// One of the ranks that scale forgets it: some elements are not scaled, somewhere.
+// If one of the ranks that scale forgets it, some elements are not scaled.
 TEST(VerifierOfMeans, OneForgottenScaleIsNoticedInEveryAlgorithm) {
   each_says(
       [](Plan& p) {
@@ -87,7 +88,7 @@ TEST(VerifierOfMeans, AScaleOfWhatIsNoMeanIsNoticedInEveryAlgorithm) {
   each_says([](Plan& p) { p.mean = false; }, HasSubstr("scaled by 0.2 and not by 1"));
 }
 
-// A copy of what is scaled already scales it again.
+// The verifier notices a copy of scaled numbers that scales them again.
 TEST(VerifierOfMeans, ASecondScaleIsNoticedInEveryAlgorithm) {
   each_says(
       [](Plan& p) {
@@ -127,7 +128,7 @@ TEST(VerifierOfMeans, AnUpdateTakesWhatWasPromised) {
               HasSubstr("the weight is not updated, scaled by 0.2 and not by 1"));
 }
 
-// Two plans of one space: each promises for its own subject.
+// Of two plans in one space, each guarantees a mean only for its own subject.
 TEST(VerifierOfMeans, AMeanPromisesNothingForItsNeighbour) {
   Request sums = request(hosts("one", kRanks)), means = sums;
   sums.mean = false;
@@ -138,7 +139,7 @@ TEST(VerifierOfMeans, AMeanPromisesNothingForItsNeighbour) {
   EXPECT_THAT(verify(step, Goal::kSumEverywhere), HasSubstr("scaled by"));
 }
 
-// The product of ranks 0 and 1, and rank 2 added to it.
+// The verifier refuses to add rank 2 to the product of ranks 0 and 1.
 TEST(VerifierOfOperations, AnotherOperationsNumbersAreNotJoined) {
   Request r = request(hosts("one", 3));
   r.mean = false;

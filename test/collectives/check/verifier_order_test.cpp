@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Messages of a lane are told apart by the order in which they are posted, whatever the order of
-// the waits: so says the verifier, and so do transports.
+// The verifier and transports tell messages of a lane apart by the order of their posts, whatever
+// the order of the waits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,11 +22,11 @@ using testing::HasSubstr;
 
 constexpr std::size_t kHalf = 16;
 
-// Two ranks on two hosts, each of which sends its numbers to the other in two messages of one
-// length, front and back. `order` says in which order the receives are posted and waited for.
+// Selects the order in which receives are posted and waited for. Two ranks on two hosts each send
+// their numbers to the other in two messages of one length, front and back.
 struct Order {
   bool back_posted_first = false, back_awaited_first = false;
-  bool sends_apart = false;  // the second is posted when the first is through
+  bool sends_apart = false;  // the second is posted after the first completes
 };
 
 Plan exchange(const Order& order) {
@@ -57,7 +57,7 @@ Plan exchange(const Order& order) {
   return plan;
 }
 
-// The sums of both ranks, where rank r has 100 r + i at i.
+// Returns the sums of both ranks. Element i of rank r is 100 r + i.
 std::vector<float> executed(const Plan& plan) {
   Job job({{plan, {}, false}}, 2 * kHalf);
   for (const int rank : {0, 1})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The verifier accepts every algorithm, and refuses broken plans with a word that says why.
+// The verifier accepts every algorithm, and refuses broken plans with a message that says why.
 #include "collectives/check/verifier.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ Request request(int ranks, Range subject) {
   return request(hosts("one", ranks), subject);
 }
 
-// Counts around everything that an algorithm may divide by.
+// Returns counts around everything that an algorithm may divide by.
 std::vector<std::size_t> counts(int ranks) {
   return {
       0,      1,      std::size_t(ranks) - 1, std::size_t(ranks), kBlock - 1, kBlock, kBlock + 1,
@@ -63,7 +63,7 @@ TEST_P(Layouts, AllReducesAreRight) {
   }
 }
 
-// Small chunks, so that each lane has several segments, one behind the other.
+// Plans with small chunks, which give each lane several successive segments, are right.
 TEST_P(Layouts, AllReducesInManySegmentsAreRight) {
   for (const int ranks : {2, 3, 5, 6, 8}) {
     const std::vector<int> host = hosts(GetParam(), ranks);
@@ -80,7 +80,7 @@ TEST_P(Layouts, AllReducesInManySegmentsAreRight) {
   }
 }
 
-// With the optimizer's update where sums are whole.
+// Plans that run the optimizer's update on whole sums are right.
 TEST_P(Layouts, UpdatesAreRight) {
   for (int ranks = 1; ranks <= 17; ++ranks) {
     const std::vector<int> host = hosts(GetParam(), ranks);
@@ -116,7 +116,7 @@ TEST(Verifier, AcceptsDirectPlansOfOneHost) {
     }
 }
 
-// Buckets of a step: sums of all, then updates of all, which read the norms of all.
+// Returns the plans of all buckets of a step: all sums, then all updates, which read all norms.
 StepPlan clipped_step(int ranks, bool fused) {
   StepPlan step;
   std::vector<int> sums;
@@ -186,7 +186,7 @@ TEST(Verifier, TakesNoLongerForManyElements) {
   }
 }
 
-// The n-th step of this kind of a rank.
+// Returns the n-th step of this kind of a rank.
 Step& find(Plan& plan, int rank, Action action, int nth = 0) {
   for (Lane& lane : plan.lanes[std::size_t(rank)])
     for (Step& step : lane)
@@ -208,7 +208,7 @@ StepPlan alone(Plan plan) {
   return {{std::move(plan), {}, false}};
 }
 
-// A plan of three ranks, changed by hand.
+// Returns a step of this plan, changed by `change`.
 StepPlan changed(Plan plan, const std::function<void(Plan&)>& change) {
   change(plan);
   return alone(std::move(plan));
@@ -229,7 +229,8 @@ Plan ring() {
 Plan one_shot() {
   return one_shot_all_reduce(request(3, kSubject));
 }
-// Rank 0 shows its numbers in scratch; the others read them there, and nobody tells it.
+// Returns a plan in which rank 0 copies its numbers to scratch and the others read them there. Rank
+// 0 is not told when they have read them.
 Plan shown_by_one() {
   Plan plan = collectives::empty_plan(request(3, {0, kBlock}), "shown", 1);
   plan.alternate = kBlock;
@@ -471,7 +472,8 @@ TEST_P(Refused, WithTheRightWord) {
 INSTANTIATE_TEST_SUITE_P(Verifier, Refused, testing::ValuesIn(kBroken),
                          [](const auto& broken) { return broken.param.name; });
 
-// What is wrong only when it is executed again is said so; with the readers' arrivals it is right.
+// The verifier names a plan that is wrong only when it is executed again. With the readers'
+// arrivals that plan is right.
 TEST(Verifier, ExecutesScratchThatAlternatesAgainAndAgain) {
   Plan plan = shown_by_one();
   EXPECT_THAT(verify(plan, Goal::kOneEverywhere), HasSubstr("executed again and again"));
@@ -481,7 +483,7 @@ TEST(Verifier, ExecutesScratchThatAlternatesAgainAndAgain) {
     plan.lanes[0][0].push_back(collectives::await({rank}, 1));
   }
   EXPECT_EQ(verify(plan, Goal::kOneEverywhere), "");
-  plan.alternate = 0;  // an arrival before the reading says nothing of this execution's
+  plan.alternate = 0;  // the early arrival does not cover this execution
   EXPECT_THAT(verify(plan, Goal::kOneEverywhere), HasSubstr("ends before others have read"));
 }
 

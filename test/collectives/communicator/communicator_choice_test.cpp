@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which algorithms the communicator takes: the planner's, by the same costs on all ranks.
+// The communicator uses the planner's algorithms, with the same costs on all ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
 
-// Processes of these hosts that are this one, as threads.
+// Runs `body` for each process on its own thread. All hosts are this machine.
 void together(const std::vector<int>& host,
               const std::function<void(std::size_t, collectives::Bootstrap&)>& body) {
   const auto bootstraps = collectives::in_memory_bootstrap(host, 20s);
@@ -36,7 +36,7 @@ struct Said {
   std::vector<std::string> explained, algorithm;
 };
 
-// Also sums on all of them.
+// Returns what communicators on these hosts report, and checks sums on all of them.
 Said on(const std::vector<int>& host, const collectives::CommunicatorOptions& options = {}) {
   const auto device = engine::cpu_device();
   Said said{std::vector<std::string>(host.size()), std::vector<std::string>(host.size())};
@@ -99,7 +99,7 @@ TEST(CommunicatorChoice, GoesByCostsThatWereMeasuredBefore) {
     collectives::CalibrationOptions measure;
     measure.cache = options.cost_cache;
     measure.most_touched = std::size_t(1) << 20;
-    measure.waited = [] { return 0.0; };  // other work may disturb it: kept all the same
+    measure.waited = [] { return 0.0; };  // kept even if other work disturbs it
     collectives::Job job(collectives::rank_of_each_process(bootstrap), {});
     collectives::calibrate(job, collectives::discover(bootstrap, {"cpu:0"}), *ops, measure);
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The lower layer with ranks that are threads: sums are exact, what differs between ranks is an
-// error at the call, nobody waits for ever.
+// The lower layer with ranks that are threads. Sums are exact, a difference between ranks is an
+// error at the call, and no rank waits forever.
 #include "collectives/communicator/communicator.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,8 @@ void on_ranks(int ranks, const std::function<void(Communicator&)>& body,
   strategies::run_ranks(s, ranks, body, {deadline});
 }
 
-// Small whole numbers, so that every sum is exact, and so is the mean over 1, 2, 4 ranks.
+// Fills in small whole numbers, so that every sum is exact, and so is the mean over 1, 2 or 4
+// ranks.
 template <class T>
 void fill(std::span<T> values, int rank, int round = 0) {
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -121,7 +122,7 @@ TEST(Communicator, ABroadcastCarriesEveryBit) {
   });
 }
 
-// Two hosts that are this one: messages go through sockets.
+// Sums over sockets are exact too. Both hosts are this machine.
 TEST(Communicator, SumsAreExactBetweenHostsToo) {
   const auto bootstraps = collectives::in_memory_bootstrap({0, 0, 1}, 20s);
   const auto device = engine::cpu_device();
@@ -171,7 +172,7 @@ TEST(Communicator, ARankThatDoesNotComeIsNamedWithinTheDeadlineAndTheFirstReason
   EXPECT_EQ(named, 4);
 }
 
-// What a late call says: the call, its bytes, who came and who did not.
+// A late call names itself, its bytes, the ranks that came and the missing ranks.
 TEST(Communicator, ALateCallNamesItselfAndItsBytes) {
   std::string text;
   on_ranks(
@@ -190,7 +191,7 @@ TEST(Communicator, ALateCallNamesItselfAndItsBytes) {
                           HasSubstr("waited 200 ms"), HasSubstr("arrived: 0; missing: rank 1")));
 }
 
-// Shorter than the options' deadline, and longer.
+// A call's own deadline may be shorter or longer than that of the options.
 TEST(Communicator, ACallMayHaveADeadlineOfItsOwn) {
   std::atomic<int> named{0};
   on_ranks(
@@ -222,7 +223,8 @@ TEST(Communicator, ACallMayHaveADeadlineOfItsOwn) {
       200ms);
 }
 
-// What two processes with these networks throw when they make a communicator; both must.
+// Returns what two processes with these networks throw when they make a communicator. Both must
+// throw.
 std::vector<Error> refused(const std::vector<collectives::Network>& networks) {
   const auto bootstraps = collectives::in_memory_bootstrap({0, 1}, 20s);
   const auto device = engine::cpu_device();
@@ -243,7 +245,7 @@ std::vector<Error> refused(const std::vector<collectives::Network>& networks) {
   return errors;
 }
 
-// An interface or ports that one process has not: all of them are told, and nobody waits.
+// If one process lacks an interface or ports, all processes are told, and none waits.
 TEST(Communicator, AProcessThatCannotListenEndsAll) {
   const auto errors = refused({{.interface = "lo"}, {.interface = "eth77"}});
   EXPECT_THAT(errors[0].what(),
@@ -299,7 +301,7 @@ TEST(Buckets, GradientsOfAnySizesAreSummedInTheirOrderOrAnother) {
         EXPECT_EQ(buckets.buckets() == 1, bytes == std::size_t(1) << 22);
         for (int round = 0; round < 4; ++round) {
           for (std::size_t k = 0; k < counts.size(); ++k) {
-            // Backward's order; once from behind, and rank 1 alone in another order.
+            // The order is that of backward; it is reversed once, and once on rank 1 alone.
             const std::size_t i =
                 round == 2 || (round == 3 && c.rank() == 1) ? counts.size() - 1 - k : k;
             fill(buckets.gradient(i), c.rank(), round);
@@ -341,7 +343,7 @@ TEST(Buckets, ARankWhoseBackwardStopsIsNamedWithTheBucket) {
           text = error.what();
         }
         try {
-          c.barrier();  // fails at once, by the first cause
+          c.barrier();  // fails at once, with the first cause
           ADD_FAILURE() << "a barrier after the end";
         } catch (const Error& error) {
           EXPECT_EQ(error.what(), text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every element type and every operation of the lower layer, on one host and between hosts.
+// The lower layer reduces every element type with every operation, on one host and between hosts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,8 +31,8 @@ void on_ranks(int ranks, const std::function<void(Communicator&)>& body) {
   strategies::run_ranks(session, ranks, body, {20s});
 }
 
-// Two hosts that are this one: messages go through sockets, with partial sums in the elements'
-// type.
+// Runs `body` on two hosts, both of which are this machine. Messages go through sockets, with
+// partial sums in the elements' type.
 void on_two_hosts(const std::function<void(Communicator&)>& body) {
   const auto bootstraps = collectives::in_memory_bootstrap({0, 0, 1}, 20s);
   const auto device = engine::cpu_device();
@@ -46,7 +46,8 @@ void on_two_hosts(const std::function<void(Communicator&)>& body) {
     });
 }
 
-// Whole numbers whose sum of four ranks has 8 bits; for products 1 and 2 with either sign.
+// Returns whole numbers whose sum over four ranks has 8 bits; for products, 1 or 2 with either
+// sign.
 template <class T>
 T input(Reduce operation, int rank, std::size_t i) {
   const int number = int((i * 7 + std::size_t(rank) * 13) % 101);
@@ -132,7 +133,7 @@ void buckets_are_exact(Communicator& c) {
   }
 }
 
-// `values`, which is no memory that was allocated for T, is summed as any other.
+// Checks that memory that was not allocated for T is summed like any other.
 template <class T>
 void other_type_is_exact(Communicator& c, void* memory, std::size_t count) {
   const std::span<T> values(static_cast<T*>(memory), count);
@@ -163,7 +164,7 @@ TEST(Buckets, Of16BitsAreExact) {
   on_two_hosts(both);
 }
 
-// What is no number stays none, and becomes quiet.
+// A broadcast carries all 65,536 values. A NaN stays a NaN and becomes quiet.
 TEST(Communicator, ABroadcastCarriesEveryBitOf16) {
   const auto every_number = [](Communicator& c) {
     std::vector<Half> values(65536);
@@ -177,7 +178,7 @@ TEST(Communicator, ABroadcastCarriesEveryBitOf16) {
   on_two_hosts(every_number);
 }
 
-// What each of two ranks is told; it can be used on.
+// Returns what each of two ranks is told. The communicator must stay usable.
 std::vector<std::string> told(const std::function<void(Communicator&)>& body) {
   std::vector<std::string> texts(2);
   on_ranks(2, [&](Communicator& c) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// While gradients are written, summed and used, nobody copies one with memcpy or memmove: not
-// lockstep, not the libraries below it. Both functions of this program have a count in front of
-// them, which sanitizers would not like: so it is not one of the unit tests. What plans and their
-// kernels move is counted in copied_gradients_test.cpp. A kernel's block on the stack of the thread
-// that runs it (4 KiB, in the first cache) is no copy: it is what the kernel computes in.
+// While gradients are written, summed and used, no code copies one with memcpy or memmove: neither
+// lockstep nor the libraries below it. This program counts in front of both functions, which
+// sanitizers would not accept, so it is not one of the unit tests. copied_gradients_test.cpp counts
+// what plans and their kernels move. A kernel's block on the stack of its thread (4 KiB, in the
+// first-level cache) is not a copy: the kernel computes in it.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -25,13 +25,14 @@
 
 namespace {
 
-// Memory that is watched, for all threads; places are filled once and emptied by `forget`.
+// Holds a range of memory that is watched, for all threads. Each range is filled once; `forget`
+// empties all.
 struct Watched {
   std::atomic<std::uintptr_t> begin{0}, end{0};
 };
 std::array<Watched, 64> watched;
 std::atomic<std::size_t> places{0};
-std::atomic<std::size_t> copied{0};  // bytes that were read there
+std::atomic<std::size_t> copied{0};  // bytes read from watched memory
 
 void watch(const void* data, std::size_t bytes) {
   Watched& place = watched.at(places.load());
@@ -45,7 +46,7 @@ void forget() {
   copied = 0;
 }
 
-constexpr std::uintptr_t kFrames = std::uintptr_t(64) << 10;  // of the callers, above this one
+constexpr std::uintptr_t kFrames = std::uintptr_t(64) << 10;  // callers' stack, above this frame
 
 void note(const void* to, const void* from, std::size_t bytes) {
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
@@ -89,7 +90,7 @@ namespace copied_memory_test {
 using collectives::Space;
 
 TEST(CopiedMemory, TheCountSeesACopyOfAPartOfWhatIsWatched) {
-  // A length that the compiler does not know: it copies a known short one without a call.
+  // The compiler does not know this length; it copies a short known one without a call.
   const volatile std::size_t length = 1000;
   std::vector<float> from(length, 1.0f), to(2 * length);
   forget();
@@ -138,8 +139,8 @@ TEST(CopiedMemory, OfGradientsIsNoneInAStep) {
     }
 }
 
-// Gradients that lie in memory of the buckets are summed there; the caller's own are read once, to
-// be brought there.
+// Gradients in memory of the buckets are summed there. The caller's own gradients are read once, to
+// be copied there.
 TEST(CopiedMemory, OfGradientsOfBucketsIsThatOfTheCallersOwnAlone) {
   constexpr std::size_t kCount = 70'000, kOwn = 3000, kRounds = 3;
   strategies::Session session(0, nullptr);

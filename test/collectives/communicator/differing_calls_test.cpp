@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The lower layer, where ranks do not make the same calls in the same order: an error on all of
-// them, at that call, and not a hang or a sum of what does not belong together.
+// If ranks of the lower layer do not make the same calls in the same order, all of them get an
+// error at that call. Nobody hangs, and no mismatched numbers are summed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using engine::Error;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// What each rank is told when they call `body`.
+// Returns what each rank is told when all call `body`.
 std::vector<std::string> told(int ranks, const std::function<void(Communicator&)>& body,
                               bool reproducible = false) {
   std::vector<std::string> texts{std::size_t(ranks)};
@@ -38,7 +38,7 @@ std::vector<std::string> told(int ranks, const std::function<void(Communicator&)
       EXPECT_EQ(error.code(), Code::kInvalid) << error.what();
       texts[std::size_t(c.rank())] = error.what();
     }
-    std::vector<float> one{1};  // it can be used on
+    std::vector<float> one{1};  // the communicator stays usable
     c.all_reduce(std::span(one));
     EXPECT_EQ(one[0], float(ranks));
   };
@@ -85,8 +85,8 @@ TEST(Communicator, CallsThatDifferAreAnErrorAtTheCallOnAllRanks) {
   for (const std::string& text : roots) EXPECT_THAT(text, HasSubstr("there are ranks 0 to 1"));
 }
 
-// The same calls with the same lengths, in another order: told apart where the memory is ours, or
-// the call is another.
+// The same calls with the same lengths in another order are told apart if the memory is the
+// communicator's own or the call differs.
 TEST(Communicator, AnotherOrderOfCallsIsAnErrorAtTheFirstOfThem) {
   const auto memory = told(2, [](Communicator& c) {
     const std::span<float> first = c.allocate<float>(4), second = c.allocate<float>(4);
@@ -108,7 +108,7 @@ TEST(Communicator, AnotherOrderOfCallsIsAnErrorAtTheFirstOfThem) {
                             HasSubstr("rank 2 for all_reduce of 8 float64 (mean)")));
 }
 
-// What all ranks are told who make buckets for these gradients.
+// Expects that all ranks that make buckets for these gradients are told `why`.
 void expect_refused(const std::vector<std::vector<Gradient<float>>>& of_rank,
                     const std::string& why) {
   const auto texts = told(int(of_rank.size()), [&](Communicator& c) {
@@ -123,7 +123,7 @@ TEST(Buckets, ForDifferentGradientsAreAnErrorOnAllRanks) {
                  "gradients of float32 (mean)");
   expect_refused({{{nullptr, 5}}, {{nullptr, 6}}},
                  "buckets differ in gradient 0: 5 elements on rank 0, 6 on rank 1;");
-  // As many elements in all, in the same buckets.
+  // The gradients have as many elements in all, in the same buckets.
   expect_refused({{{nullptr, 4096}, {nullptr, 1}}, {{nullptr, 1}, {nullptr, 4096}}},
                  "buckets differ in gradient 0: 4096 elements on rank 0, 1 on rank 1;");
   const std::vector<Gradient<float>> most{{nullptr, 1}, {nullptr, 2}, {nullptr, 3}, {nullptr, 0}};
@@ -166,8 +166,8 @@ TEST(Buckets, ThatAreMadeWhereAnotherRankMakesAnotherCallAreAnErrorAtTheCall) {
     EXPECT_THAT(text, AllOf(HasSubstr("rank 0 for allocate"), HasSubstr("rank 1 for buckets")));
 }
 
-// Reproducible sums go through what all buckets have in common. After the error each waits again,
-// in the right order.
+// Reproducible sums use the communicator's memory, which all buckets share. After the error each
+// rank waits again, in the right order.
 TEST(Buckets, OfAReproducibleCommunicatorThatAreWaitedForInAnotherOrderAreAnErrorOnAllRanks) {
   const auto texts = told(
       2,

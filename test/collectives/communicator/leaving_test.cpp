@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The lower layer when a rank leaves in the middle, or fails: the others are told at once who and
-// why, whatever the deadline. Ranks are threads, on one host and on several (sockets).
+// If a rank of the lower layer leaves in the middle or fails, the others are told its name and the
+// reason at once. The deadline does not matter. Ranks are threads, on one host and on several
+// (sockets).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,12 +27,12 @@ using engine::Error;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr auto kDeadline = 30s;  // and not what ends a wait here
+constexpr auto kDeadline = 30s;  // never ends a wait here
 constexpr auto kAtOnce = 5s;
 
 const std::vector<std::vector<int>> kHosts{{0, 0, 0}, {0, 0, 1}, {0, 1, 2}, {0, 1, 2, 3}};
 
-// What each rank's body threw; empty where nothing.
+// Holds the error of each rank's body; empty for none.
 struct Told {
   std::vector<std::string> text;
   std::vector<Code> code;
@@ -40,7 +41,7 @@ struct Told {
 
 using Body = std::function<void(Communicator&)>;
 
-// Runs `body` on each rank. All communicators live until all ranks are back, so that nobody is
+// Runs `body` on each rank. All communicators live until all ranks are back, so that no rank is
 // told by the end of one.
 Told run(const std::vector<int>& host, const Body& body,
          const std::function<OnReduce(int rank)>& on_reduce = {}) {
@@ -69,13 +70,13 @@ Told run(const std::vector<int>& host, const Body& body,
   return told;
 }
 
-// Two whole rounds, then rank 2 leaves in the middle of the third.
+// Rank 2 leaves in the middle of the third round, after two whole rounds.
 TEST(Leaving, WithBucketsInFlightEndsTheOthersAtOnceByName) {
   for (const auto& host : kHosts)
-    for (const std::size_t in_bucket : {1, 2}) {  // gradients: rank 2 begins a bucket, or half
+    for (const std::size_t in_bucket : {1, 2}) {  // gradients; rank 2 begins one bucket, or half
       engine::Clock::time_point left{};
       const Told told = run(host, [&](Communicator& c) {
-        // Longer than what sockets hold, so that something is under way.
+        // The buckets are longer than sockets hold, so that something is in flight.
         constexpr std::size_t kCount = 300'000;
         Buckets<float> buckets(c, {{nullptr, kCount}, {nullptr, kCount}, {nullptr, 9}},
                                {.bytes = in_bucket * kCount * sizeof(float)});
@@ -136,8 +137,8 @@ TEST(Leaving, BetweenRoundsTellsNobodyAndTheCommunicatorCanBeUsedOn) {
   }
 }
 
-// Who finds first that calls differ throws, and its buckets, in the middle of a round, end: the
-// others still hear what they find themselves, and not that it left.
+// The rank that first finds that calls differ throws, and its buckets end in the middle of a round.
+// The others still report what they find themselves, and not that it left.
 TEST(Leaving, ByACallThatDiffersIsThatCallOnAllRanks) {
   for (const auto& host : kHosts)
     for (int again = 0; again < 10; ++again) {
@@ -161,8 +162,8 @@ TEST(Leaving, ByACallThatDiffersIsThatCallOnAllRanks) {
     }
 }
 
-// Rank 0's kernel fails in the second sum of its buckets. (Every algorithm lets it add.) It is in
-// no wait: in `ready`, and then nowhere.
+// Rank 0's kernel fails in the second sum of its buckets. (Every algorithm lets it add.) Rank 0 is
+// in no wait: it is in `ready`, and then in no call.
 TEST(Failing, InReadyIsThrownThereAndEndsTheOthersAtOnceWithItsText) {
   for (const auto& host : kHosts) {
     std::atomic<bool> made{false}, failed{false};  // on rank 0
@@ -175,8 +176,8 @@ TEST(Failing, InReadyIsThrownThereAndEndsTheOthersAtOnceWithItsText) {
           if (c.rank() == 0) made = true;
           for (std::size_t i = 0; i < gradients.size(); ++i) {
             buckets.ready(i);
-            if (c.rank() == 0) std::this_thread::sleep_for(2ms);  // it computes
-            if (c.rank() == 0 && failed) return;                  // and was not told
+            if (c.rank() == 0) std::this_thread::sleep_for(2ms);  // simulates computation
+            if (c.rank() == 0 && failed) return;                  // rank 0 was not told
           }
           if (c.rank() != 0) buckets.wait();
         },

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// One rank of a job of the lower layer under mpirun. The first argument says what it plays:
-//   sums       sums and buckets of several lengths; exit code 0 when all are exact
+// Runs one rank of a job of the lower layer under mpirun. The first argument selects its part:
+//   sums       sums and buckets of several lengths; exit code 0 if all are exact
 //   differ     rank 1 asks for another count
 //   die        rank 1 is killed between two sums; the others must be told
 //   stop       rank 1 stops calling, but lives; the others must be told within the deadline
 //   calibrate  calibrates; rank 1 is killed in the middle of it
-//   exchange   the same, where the others wait for its times
-//   communicator, allocate, buckets  makes that; rank 1 is killed in the middle of it; the others
-//   end
-//              their session all the same
-//   sum        the same, but rank 1 is killed where the others wait for its part of a sum
+//   exchange   the same, but rank 1 is killed while the others wait for its times
+//   communicator, allocate, buckets
+//              makes that object; rank 1 is killed in the middle of it; the others still end their
+//              session
+//   sum        the same, but rank 1 is killed while the others wait for its part of a sum
 //   large      prints its pid and sums 64 MiB again and again, until it is told why it cannot
 #include <fmt/core.h>
 #include <unistd.h>
@@ -61,7 +61,7 @@ std::size_t wrong_sums(collectives::Communicator& c) {
   return wrong;
 }
 
-// Another one, but that rank 1 is killed before it brings anything to the exchange of `what`.
+// Wraps a bootstrap, and kills rank 1 before it contributes to the exchange of `what`.
 class KilledInExchange : public collectives::Bootstrap {
  public:
   KilledInExchange(collectives::Bootstrap& other, std::string what)
@@ -102,7 +102,7 @@ int calibrate(strategies::Session& session, const std::string& dies_in) {
   return 0;
 }
 
-// Says so when the session has ended, too.
+// Makes the object that `part` names, and reports the end of the session.
 int make(const std::string& part, int argc, char** argv) {
   {
     strategies::Session session(argc, argv);
@@ -149,7 +149,7 @@ int play(const std::string& part, int argc, char** argv) {
       c.all_reduce(std::span(values));
     } catch (const engine::Error& error) {
       fmt::print("rank {}: error {}: {}\n", c.rank(), name(error.code()), error.what());
-      return 0;  // ends orderly: the job is whole
+      return 0;  // orderly end: the job is whole
     }
     return 1;
   }
@@ -158,7 +158,7 @@ int play(const std::string& part, int argc, char** argv) {
   c.all_reduce(std::span(values));
   if (c.rank() == 1) {
     if (part == "die") kill(getpid(), SIGKILL);
-    // Lives until no other does.
+    // Rank 1 lives until all others have ended.
     for (const std::string& pid : pids)
       while (std::stoi(pid) != getpid() && kill(std::stoi(pid), 0) == 0)
         std::this_thread::sleep_for(1ms);

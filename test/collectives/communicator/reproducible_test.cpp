@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reproducible sums of the lower layer: the same bits by every algorithm, on every layout, in every
-// order of the ranks, and the exact sum rounded once wherever the numbers of a block are as near to
-// each other as is promised.
+// Reproducible sums of the lower layer have the same bits for every algorithm, every layout and
+// every order of the ranks. They are the exact sum rounded once if the numbers of a block are as
+// close to each other as the guarantee demands.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,9 +36,10 @@ __extension__ using Size = unsigned __int128;
 
 constexpr std::size_t kLengths[] = {0, 1, 7, 16, 1001, 4095};
 constexpr std::size_t kLongest = 4095, kMeans = 1001;  // elements; means have one length
-constexpr int kRange = 20;  // binary digits between a block's numbers: within the guarantee
+constexpr int kRange = 20;                             // range of a block in binary digits
 
-// Digits of a type, and the exponents of its smallest number and of what is beyond its largest.
+// The digits of a type, and the exponents of its smallest number and of the bound above its
+// largest.
 template <class T>
 struct Format;
 template <>
@@ -63,7 +64,7 @@ T number(double value) {
   return T(std::conditional_t<sizeof(T) == 2, float, double>(value));
 }
 
-// sum x 2^exponent, rounded to the nearest, of two as near the even one.
+// Returns sum x 2^exponent, rounded to nearest, ties to even.
 template <class T>
 T rounded(Wide sum, int exponent) {
   using F = Format<T>;
@@ -84,12 +85,13 @@ T rounded(Wide sum, int exponent) {
   return number<T>(negative ? -finite : finite);
 }
 
-// What numbers are like. `kMany` go over all exponents: such sums are not the rounded ones.
+// Selects the kind of numbers. `kMany` covers all exponents, so its sums are not the exact sums
+// rounded once.
 enum class Kind { kOrdinary, kSmallest, kLargest, kUnusual, kMany };
 constexpr Kind kKinds[] = {Kind::kOrdinary, Kind::kSmallest, Kind::kLargest, Kind::kUnusual,
                            Kind::kMany};
 
-// m x 2^(base + shift).
+// Represents m x 2^(base + shift).
 template <class T>
 struct Element {
   std::int64_t m;
@@ -115,7 +117,8 @@ Element<T> element(Kind kind, int rank, std::size_t i) {
   return e;
 }
 
-// Of every fifth element one rank or two have no finite number.
+// Returns an input. Of kind kUnusual, one or two ranks have no finite number at every fifth
+// element.
 template <class T>
 T input(Kind kind, int ranks, int rank, std::size_t i) {
   const float infinity = std::numeric_limits<float>::infinity();
@@ -127,11 +130,11 @@ T input(Kind kind, int ranks, int rank, std::size_t i) {
   return number<T>(element<T>(kind, rank, i).value());
 }
 
-// Of the inputs of all ranks; the mean as the header has it.
+// Returns the result for the inputs of all ranks. The header defines the mean.
 template <class T>
 T wanted(Kind kind, int ranks, Reduce operation, std::size_t i) {
   Wide sum = 0;
-  float unusual = 0;  // what is left where some are not finite
+  float unusual = 0;  // sum of the numbers that are not finite
   for (int rank = 0; rank < ranks; ++rank) {
     const T x = input<T>(kind, ranks, rank, i);
     const auto e = element<T>(kind, rank, i);
@@ -165,7 +168,7 @@ void together(const std::vector<int>& host, CommunicatorOptions options,
     });
 }
 
-// One host, two that are not alike, and a host each.
+// Returns the layouts: one host, two unequal hosts, and for 3 or 4 ranks one host per rank.
 std::vector<std::vector<int>> layouts(int ranks) {
   std::vector<std::vector<int>> all{std::vector<int>(std::size_t(ranks), 0)};
   if (ranks > 1) {
@@ -190,7 +193,7 @@ std::vector<std::vector<int>> orders(int ranks, std::size_t length) {
   return all;
 }
 
-// What the first who summed such numbers found: all others find the same.
+// Keeps the first result for each set of numbers; all other results must be the same. Thread-safe.
 class Found {
  public:
   template <class T>
@@ -222,7 +225,7 @@ class Expected {
     }
   }
 
-  // All sums and means of this type on this communicator.
+  // Checks all sums and means of this type on this communicator.
   void check(Communicator& c, const std::string& where, Found& found) const {
     for (const Kind kind : kKinds)
       for (const std::size_t length : kLengths)
@@ -251,7 +254,7 @@ class Expected {
   }
 
  private:
-  std::map<Kind, std::vector<std::vector<T>>> inputs_;  // of each rank
+  std::map<Kind, std::vector<std::vector<T>>> inputs_;  // one vector per rank
   std::map<std::pair<Kind, Reduce>, std::vector<T>> values_;
 };
 
@@ -268,7 +271,7 @@ TEST_P(Reproducible, SumsHaveTheSameBitsByEveryAlgorithmOnEveryLayoutInEveryOrde
   for (const std::vector<int>& host : all)
     for (const auto& algorithm : collectives::all_reduce_algorithms()) {
       if (!algorithm.refusal(host).empty()) continue;
-      // Many ranks take long on few processors: each algorithm on one layout.
+      // Many ranks take long on few processors, so each algorithm runs on one layout.
       if (ranks > 5 && &host == &all[0] && algorithm.refusal(all[1]).empty()) continue;
       CommunicatorOptions options;
       options.reproducible = true;
@@ -285,18 +288,19 @@ TEST_P(Reproducible, SumsHaveTheSameBitsByEveryAlgorithmOnEveryLayoutInEveryOrde
     }
 }
 
-// Of each size that an algorithm tells apart, and more than eight, which need a digit more.
+// These numbers of ranks cover each size that an algorithm distinguishes. More than eight ranks
+// need one more digit.
 INSTANTIATE_TEST_SUITE_P(Ranks, Reproducible, testing::Values(1, 2, 3, 4, 5, 9));
 
-// 1, half a step of it, and something small that decides which of two neighbours is the nearest:
-// with a rounding in between it would be lost, and then the even one would be taken.
+// Sums 1, half a step of it, and a small number that decides which of two neighbors is nearest. A
+// rounding in between would lose the small number, and the even neighbor would result.
 template <class T>
 void rounds_once(Communicator& c, int small) {
   const double half = std::ldexp(1.0, -Format<T>::kDigits);
   const double of_rank[] = {1, half, std::ldexp(1.0, small)};
   for (const double sign : {1.0, -1.0}) {
     std::vector<T> values(3, number<T>(sign * of_rank[c.rank()]));
-    values[1] = number<T>(sign * of_rank[c.rank() % 2]);  // half a step and no more, or 2 and half
+    values[1] = number<T>(sign * of_rank[c.rank() % 2]);  // the sum 2 + half rounds to 2
     values[2] = number<T>(c.rank() == 2 ? -sign * of_rank[2] : sign * of_rank[c.rank()]);
     c.all_reduce(std::span(values));
     EXPECT_EQ(double(values[0]), sign * (1 + 2 * half)) << engine::name(engine::dtype_of<T>());
@@ -315,7 +319,8 @@ TEST(ReproducibleSum, IsRoundedOnce) {
     });
 }
 
-// Over many pieces of the communicator's memory, with numbers that are none in some of them.
+// A sum over many pieces of the communicator's memory equals the sums of its parts. Some pieces
+// contain numbers that are not finite.
 TEST(ReproducibleSum, OfManyPiecesIsThatOfItsParts) {
   constexpr std::size_t kMany = 700'000;
   Found found;
@@ -339,7 +344,7 @@ TEST(ReproducibleSum, OfManyPiecesIsThatOfItsParts) {
     });
 }
 
-// Beyond the guarantee what is lost is less than it says.
+// Beyond the guarantee, a sum loses no more than the documented bound.
 TEST(ReproducibleSum, OfNumbersThatAreFarApartLosesNoMoreThanItSays) {
   together({0, 0, 0, 0}, {.reproducible = true}, [&](Communicator& c) {
     std::vector<float> values(1024);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Costs from times. The machines are simulated: what the fit makes of their times must predict what
-// they would take. Stored costs are read as they were written, or refused.
+// Costs that are fitted to times. The machines are simulated: the fitted costs must predict their
+// times. Stored costs are read as they were written, or refused.
 #include "collectives/cost/calibration.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ std::vector<ProbeGroup> all_probes(const std::vector<int>& host) {
   return groups;
 }
 
-// What they would take on that machine, every time.
+// Returns the times of all probes on that machine, the same for every repetition.
 std::vector<Sample> simulated(const Topology& topology) {
   std::vector<Sample> samples;
   for (const ProbeGroup& group : all_probes(topology.host_of_rank()))
@@ -62,7 +62,7 @@ std::vector<int> processors(const Topology& topology) {
   return cores;
 }
 
-// The same ranks, of unknown costs.
+// Returns the same ranks with unknown costs.
 Topology unknown(Topology topology) {
   for (auto& host : topology.hosts) host.costs = {};
   topology.wire = {};
@@ -107,7 +107,7 @@ TEST(Calibration, FindsTheCostsOfASimulatedMachine) {
       expect_near(found.wire.call, wire.call, 0.1, what + "call");
       expect_near(found.wire.burst, wire.burst, 0.1, what + "burst");
     }
-    // What matters: the times of everything else.
+    // The fit must also predict the times of all algorithms.
     std::vector<std::size_t> sizes;
     for (std::size_t bytes = 256; bytes <= 64 * kMiB; bytes *= 8) sizes.push_back(bytes);
     const auto plan = [&](const Topology& topology) {
@@ -136,7 +136,7 @@ TEST(Calibration, EachHostHasItsOwnCosts) {
   }
 }
 
-// The slowest rank counts; a burst that spoils a third of the repetitions changes nothing.
+// The slowest rank counts. A burst that disturbs a third of the repetitions changes nothing.
 TEST(Calibration, BurstsOfOtherWorkAreLeftOut) {
   Sample sample{{Probe::Kind::kRounds, 1, 12}, {}};
   for (int i = 0; i < 12; ++i) sample.seconds.push_back({1e-6, 2e-6, 9e-6});
@@ -151,8 +151,8 @@ TEST(Calibration, BurstsOfOtherWorkAreLeftOut) {
   EXPECT_EQ(usual_seconds(sample, {0}), 1e-6);
 }
 
-// A link that somebody limits lets some bytes through at once after a pause. Where the fewest bytes
-// came after none and larger ones did, the wire's pace is not that of its pauses.
+// A limited link passes some bytes at once after a pause. If larger messages were spared but the
+// smallest were not, the wire's rate is not that after a pause.
 TEST(Calibration, WhatOnlySomeBytesWereSparedIsNoBurst) {
   const Topology truth = equal_hosts(2, 2, machine(), {.bandwidth = 12e6, .processor = 0.3e-9}, 2);
   std::vector<Sample> samples = simulated(truth);
@@ -165,7 +165,7 @@ TEST(Calibration, WhatOnlySomeBytesWereSparedIsNoBurst) {
   EXPECT_EQ(wire.burst, 0);
 }
 
-// Whatever was measured: costs are numbers with which one can plan, and that can be written.
+// Whatever was measured, the costs are numbers that one can plan with and write.
 TEST(Calibration, WhateverTheTimesCostsArePlausible) {
   std::mt19937_64 random(7);
   for (const auto& [hosts, ranks] : {std::pair(1, 1), {1, 3}, {2, 1}, {3, 2}}) {
@@ -187,7 +187,7 @@ TEST(Calibration, WhateverTheTimesCostsArePlausible) {
           EXPECT_TRUE(std::isfinite(cost));
           EXPECT_GE(cost, 0);
         }
-        // Noise hides costs; it does not make them nothing.
+        // Noise hides costs, but does not make them zero.
         if (attempt > 0) {
           EXPECT_GT(host.costs.step, 0);
         }
@@ -242,7 +242,7 @@ TEST_F(Stored, CostsAreReadBitForBit) {
   const auto text = cache_.read(print_);
   ASSERT_TRUE(text);
   EXPECT_EQ(costs_from(*text, print_, unknown(topology_)), topology_);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "below"), {}), 1);  // nothing partial
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "below"), {}), 1);  // no partial files
 }
 
 TEST_F(Stored, DamagedOrForeignCostsAreRefused) {
@@ -263,7 +263,8 @@ TEST_F(Stored, DamagedOrForeignCostsAreRefused) {
   EXPECT_NE(fingerprint(topology_, ""), fingerprint(topology_.first_hosts(1), ""));
 }
 
-// Another container with the same home may have a process of the same number.
+// A partial file of another process is not touched. Another container with the same home may have a
+// process with the same number.
 TEST_F(Stored, WhatAnotherIsJustWritingIsNotTouched) {
   const std::string others = fmt::format("{}.{}.partial", cache_.file(print_).string(), getpid());
   fs::create_directories(folder_ / "below");
@@ -275,7 +276,8 @@ TEST_F(Stored, WhatAnotherIsJustWritingIsNotTouched) {
   EXPECT_EQ(text, "another's");
 }
 
-// However much memory there is, in pages: no size twice, and none far from the next.
+// For any memory size in pages, pass sizes ascend to all of it. No size occurs twice, and none is
+// far from the next.
 TEST(Probes, PassSizesAscendToAllThereIs) {
   constexpr std::size_t kPage = 4 * kKiB;
   for (const std::size_t ranks : {1, 2, 3, 8, 64})

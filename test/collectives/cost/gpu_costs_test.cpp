@@ -14,7 +14,7 @@ using engine::GpuTopology;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// So many GPUs, each linked with each alike.
+// Returns this many GPUs with the same link between all pairs.
 GpuTopology alike(int count, GpuTopology::Pair link) {
   GpuTopology topology;
   for (int gpu = 0; gpu < count; ++gpu)
@@ -101,7 +101,8 @@ TEST(GpuCosts, AreOfAJobOfOneProcessAndStayAssumed) {
   EXPECT_EQ(two.hosts[0].costs, HostCosts());
 }
 
-// Four GPUs in a circle of links that is not that of their numbers, all else over PCI Express.
+// A ring follows the links of four GPUs, whose circle is not in the order of their numbers. All
+// other pairs use PCI Express.
 TEST(GpuCosts, ARingGoesAlongTheLinksThatWereFound) {
   GpuTopology gpus = alike(4, {.link = GpuLink::kHostBridge});
   for (GpuTopology::Pair& pair : gpus.pairs) {

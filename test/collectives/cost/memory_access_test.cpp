@@ -27,7 +27,7 @@ TEST(MemoryAccess, ALimitLiesBetweenWhatIsSlowerAndWhatIsFaster) {
                                    {4 * kMiB, 1 * kMiB, 0.1, 0.2}});
   EXPECT_NEAR(costs.stream_touched, 32 * kMiB, 1);
   EXPECT_NEAR(costs.stream_results, 8 * kMiB, 1);
-  // A smaller size that seems faster by chance changes nothing.
+  // A smaller size changes nothing if it seems faster by chance.
   EXPECT_EQ(decided({{64 * kMiB, 16 * kMiB, 3.0, 2.0},
                      {16 * kMiB, 4 * kMiB, 1.0, 1.5},
                      {4 * kMiB, 1 * kMiB, 0.2, 0.1}}),
@@ -84,7 +84,7 @@ TEST(MemoryAccess, CalibrationTakesThemFromItsProbes) {
   EXPECT_EQ(topology_from_json(to_json(found)), found);
 }
 
-// Also from costs that were kept.
+// Sums prefetch lines for reading if that is clearly faster. Stored costs keep this.
 TEST(MemoryAccess, LinesAreAskedForToBeReadWhereThatIsClearlyFaster) {
   Topology topology;
   topology.hosts = {{.name = "a"}, {.name = "b"}};
@@ -106,7 +106,7 @@ TEST(MemoryAccess, LinesAreAskedForToBeReadWhereThatIsClearlyFaster) {
       << "nothing to compare with";
 }
 
-// What a host of one rank, or of more than are added at once, measures there is noise.
+// A host of one rank, or of more ranks than are added at once, decides nothing: it measures noise.
 TEST(MemoryAccess, HostsWhoseSumsAskForNothingDecideNothing) {
   const std::vector<Sample> samples{
       {{Probe::Kind::kWriteAhead, 64 << 10, 1}, {{2e-5, 2e-5, 2e-5, 2e-5, 2e-5}}},

@@ -32,11 +32,11 @@ std::string nowhere(const std::vector<int>&) {
 std::size_t no_scratch(const Request&) {
   return 0;
 }
-// Does nothing, and so costs nothing.
+// Returns a plan that does nothing, and so costs nothing.
 Plan nothing(const Request& request) {
   return empty_plan(request, "nothing", 1);
 }
-// Waits for what never comes.
+// Returns a plan that waits for an arrival that never comes.
 Plan forever(const Request& request) {
   Plan plan = empty_plan(request, "forever", 1);
   plan.lanes[0][0] = {await({0}, 1)};
@@ -86,7 +86,7 @@ TEST(Planner, TheChoiceIsTheCheapestAndTheRunnerUpTheNext) {
     const std::vector<Choice> table = choices.table();
     ASSERT_EQ(table.size(), 21u);
     for (std::size_t i = 0; i < table.size(); ++i) {
-      std::multiset<double> seconds;  // of plans that differ
+      std::multiset<double> seconds;  // of different plans
       for (std::size_t a = 0; a < choices.algorithms().size(); ++a)
         if (choices.same(i, a).empty()) seconds.insert(choices.price(i, a).seconds);
       EXPECT_LE(table[i].seconds, *seconds.begin() * 1.002) << name << " " << table[i].bytes;
@@ -98,10 +98,11 @@ TEST(Planner, TheChoiceIsTheCheapestAndTheRunnerUpTheNext) {
   }
 }
 
-// Also on clusters that nobody has thought of, and the same again from what other ranks are sent.
+// The choice is also the cheapest on random clusters, and the same for the topology that other
+// ranks receive.
 TEST(Planner, TheChoiceIsTheCheapestWhateverTheTopology) {
   std::mt19937 random(71);
-  const auto between = [&](double least, double most) {  // evenly over the orders of magnitude
+  const auto between = [&](double least, double most) {  // uniform over the orders of magnitude
     return least * std::pow(most / least, std::uniform_real_distribution<>()(random));
   };
   const auto up_to = [&](int most) { return std::uniform_int_distribution<>(1, most)(random); };
@@ -133,7 +134,7 @@ TEST(Planner, OfAClusterTheFirstRanksAreAClusterToo) {
   EXPECT_EQ(few.hosts.size(), 2u);
   EXPECT_EQ(few.processes.size(), 6u);
   EXPECT_EQ(few.hosts[0], all.hosts[0]);
-  ASSERT_EQ(few.hosts[1].costs.links.size(), 1u);  // of the two that are left there
+  ASSERT_EQ(few.hosts[1].costs.links.size(), 1u);  // between the two remaining ranks
   EXPECT_EQ(few.hosts[1].costs.links[0], all.hosts[1].costs.links[0]);
   EXPECT_EQ(topology_from_json(to_json(few)), few);
   EXPECT_EQ(all.first_ranks(16), all);
@@ -156,7 +157,7 @@ TEST(Planner, BetweenSizesThePricesGoInAStraightLine) {
   EXPECT_EQ(choices.choose(1).bytes, 1u);
 }
 
-// Two names of one plan are never compared, also between the priced sizes.
+// The runner-up always has another plan than the choice, also between the priced sizes.
 TEST(Planner, WhatIsNextHasAnotherPlan) {
   const auto plan = [](const Topology& topology, const std::string& name, std::size_t bytes) {
     return find_algorithm(name).make(priced_request(topology, bytes)).lanes;
@@ -209,7 +210,7 @@ TEST(Planner, RulesAreObeyedOrRefusedWithAReason) {
           "unknown all-reduce algorithm 'rinq'; did you mean ring? known: direct, one_shot, ring"));
 }
 
-// Processes that divide the work among themselves.
+// Runs the planner on processes that divide the work among themselves.
 class Divided {
  public:
   Divided(int processes, const Topology& topology, std::span<const Algorithm> algorithms,
@@ -274,7 +275,7 @@ TEST(Planner, WhatOneProcessCannotPriceFailsOnAll) {
   for (const std::string& error : divided.errors) EXPECT_THAT(error, HasSubstr("waits for ever"));
 }
 
-// Ranks that hold the same numbers choose alike: also when these went through a file.
+// Ranks that hold the same numbers make the same choices, also if the numbers went through a file.
 TEST(Planner, EveryRankMakesTheSameTable) {
   const Topology topology = example_topology("4x4");
   const Topology read = topology_from_json(to_json(topology));
@@ -289,7 +290,8 @@ TEST(Planner, EveryRankMakesTheSameTable) {
             plan_all_reduce(example_topology("1x8"), all_reduce_algorithms(), {}, sizes).hash());
 }
 
-// Four hosts of two: as many rounds, but one rank a host sends and not each.
+// On four hosts of two ranks both have as many rounds, but with one algorithm only one rank per
+// host sends.
 TEST(Planner, OfTwoThatTakeAsLongTheOneWithHalfTheMessages) {
   const Choices choices = plan_all_reduce(example_topology("4x2"), all_reduce_algorithms());
   const Choice choice = choices.choose(256);
@@ -299,7 +301,7 @@ TEST(Planner, OfTwoThatTakeAsLongTheOneWithHalfTheMessages) {
               HasSubstr("halving_doubling takes as long, but sends 16 messages instead of 8"));
 }
 
-// All-reduces of so many bytes whose trials took the same time.
+// Returns the choice for all-reduces of this many bytes whose trials took the same time.
 Choice choice_of_equals(const char* hosts, std::size_t bytes, double seconds) {
   Topology topology = example_topology(hosts);
   for (const char* name : {"ring", "halving_doubling"})
@@ -308,7 +310,7 @@ Choice choice_of_equals(const char* hosts, std::size_t bytes, double seconds) {
   return plan_all_reduce(topology, all_reduce_algorithms()).choose(bytes);
 }
 
-// If one rank leaves the meeting before a trial late, both trials take the same time.
+// If one rank leaves the rendezvous before a trial late, both trials take the same time.
 TEST(Planner, OfTwoThatTakeAsLongTheOneWithHalfTheRounds) {
   const Choice two = choice_of_equals("2x1", 4 * kKiB, 60e-6);
   EXPECT_EQ(two.algorithm, "halving_doubling");
@@ -316,7 +318,7 @@ TEST(Planner, OfTwoThatTakeAsLongTheOneWithHalfTheRounds) {
             "no other algorithm takes clearly less time; ring takes as long (within 10 %), but "
             "needs 2 communication rounds instead of 1");
   EXPECT_EQ(choice_of_equals("4x1", 4 * kKiB, 60e-6).algorithm, "halving_doubling");
-  // Fewer rounds are no reason where the wire takes most of the time.
+  // Fewer rounds are no reason if the wire takes most of the time.
   EXPECT_EQ(choice_of_equals("8x1", 64 * kMiB, 60e-3).algorithm, "ring");
 }
 
@@ -346,18 +348,19 @@ struct Golden {
   std::vector<const char*> chosen;  // at 4 KiB, 1 MiB, 100 MiB
 };
 
-// What is best on these clusters, and why, stands beside each.
+// The planner chooses what is best on these clusters. The comments below give the reasons.
 TEST(Planner, ChoosesForTheExamples) {
   const Golden golden[] = {
-      // Two passes over memory are the least there can be.
+      // Two passes over memory are the least possible.
       {"1x1", {"direct", "direct", "direct"}},
       {"1x4", {"one_shot", "direct", "direct"}},
-      // One wait instead of two; then a ring, whose links are none over PCI Express.
+      // One wait is better than two. For larger sums a ring is best, which has no link over PCI
+      // Express.
       {"1x8", {"one_shot", "ring", "ring"}},
-      // Two messages one after the other against four, where latency counts; with one rank a host
-      // there is nothing that a hierarchy could do better than a ring.
+      // If latency counts, two successive messages are better than four. With one rank per host, a
+      // hierarchy cannot be better than a ring.
       {"3x1", {"halving_doubling", "ring", "ring"}},
-      // Each byte leaves its host once and not once for each rank.
+      // Each byte leaves its host once, and not once per rank.
       {"4x4", {"hierarchical_halving", "hierarchical", "hierarchical"}},
       {"8x8", {"hierarchical_halving", "hierarchical", "hierarchical"}},
       {"16x8", {"hierarchical_halving", "hierarchical_halving", "hierarchical"}},

@@ -14,8 +14,8 @@ namespace price_test {
 
 constexpr std::size_t kKiB = 1024, kMiB = kKiB * kKiB;
 
-// A smaller picture of the cluster tells what the whole one does: sixteen hosts can still be
-// simulated whole, and every algorithm is priced both ways.
+// Prices of a reduced topology agree with those of the whole. Sixteen hosts can still be simulated
+// whole, so every algorithm is priced both ways.
 TEST(Price, ThePictureAgreesWithTheWhole) {
   const Topology example = example_topology("16x8");
   const Topology sixteen = equal_hosts(16, 2, example.hosts[0].costs, example.wire, 8);
@@ -32,7 +32,7 @@ TEST(Price, ThePictureAgreesWithTheWhole) {
   }
 }
 
-// The further it is from eight hosts, the more its laws must be right.
+// Prices also agree far from eight hosts, where the scaling laws matter more.
 TEST(Price, ThePictureAgreesFarAway) {
   const Topology example = example_topology("3x1");
   const Topology hosts = equal_hosts(64, 1, example.hosts[0].costs, example.wire);
@@ -46,7 +46,7 @@ TEST(Price, ThePictureAgreesFarAway) {
   }
 }
 
-// What the reasons are made of: nothing takes less time than any of its parts, measured or not.
+// Nothing takes less time than any of its parts, measured or not. Reasons are made of these parts.
 TEST(Price, IsNoLessThanItsParts) {
   for (const char* name : {"1x4", "1x8", "3x1", "4x4", "5x3", "8x8", "16x8", "128x8"}) {
     Topology topology = example_topology(name);
@@ -67,7 +67,7 @@ TEST(Price, IsNoLessThanItsParts) {
   }
 }
 
-// The slowest of unequal hosts holds up all.
+// The slowest of unequal hosts determines the time.
 TEST(Price, UnequalHostsTakeAsLongAsTheSlowest) {
   const Topology example = example_topology("3x1");
   Topology topology = equal_hosts(12, 1, example.hosts[0].costs, example.wire);
@@ -83,7 +83,8 @@ TEST(Price, UnequalHostsTakeAsLongAsTheSlowest) {
   EXPECT_LE(reduced.seconds, 2 * whole.seconds);
 }
 
-// Counted in plans, not in seconds: none that is made has so many steps, whatever the cluster is.
+// No plan of thousands of ranks is made, whatever the cluster is. The test counts ranks of plans,
+// not seconds.
 TEST(Price, NoPlanOfThousandsOfRanksIsMadeWhole) {
   const Topology example = example_topology("3x1");
   static std::size_t most = 0;
@@ -103,8 +104,8 @@ TEST(Price, NoPlanOfThousandsOfRanksIsMadeWhole) {
   EXPECT_LE(most, 64u);
 }
 
-// Inside the sums an update reads weights and reads and writes its slots once for the job, apart
-// once for each rank; the wire carries weights where it would carry sums.
+// A fused update reads weights, and reads and writes its slots, once per job; a separate one once
+// per rank. The wire carries weights instead of sums.
 TEST(Price, OfAnUpdateIsItsPassesOverMemory) {
   constexpr double kRanks = 4;
   const Topology host = example_topology("1x4");

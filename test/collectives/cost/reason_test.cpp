@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The words for why one all-reduce is faster than another.
+// The texts that say why one all-reduce is faster than another.
 #include "collectives/cost/reason.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ TEST(Reason, IsWhatIsNeededLess) {
       "25.0 us");
 }
 
-// Of work the bytes that make it are named, of which there are fewer.
+// If less work is the reason, the text names the kind of bytes that cause it, if there are fewer of
+// them.
 TEST(Reason, OfLessWorkIsWhatMakesIt) {
   Price mine{.seconds = 20 * kUs, .work_seconds = 15 * kUs, .wire_bytes = 100, .memory_bytes = 700};
   Price than{.seconds = 30 * kUs, .work_seconds = 25 * kUs, .wire_bytes = 100, .memory_bytes = 700};
@@ -53,7 +54,7 @@ TEST(Reason, OfLessWorkIsWhatMakesIt) {
       "(25.0 us)");
 }
 
-// A wire that is hardly used is no reason, though fewer bytes are sent.
+// Fewer bytes are no reason if the wire is hardly used.
 TEST(Reason, IsOfWhatTakesTheTime) {
   EXPECT_EQ(reason("direct",
                    {.seconds = 60 * kUs,
@@ -77,7 +78,7 @@ TEST(Reason, WhereNothingIsSavedIsHowTheLimitIsUsed) {
       reason("direct", mine, "ring", than),
       "the wire is the bottleneck: it is idle for 1.0 us of 53.0 us with direct, for 12.0 us of "
       "64.0 us with ring");
-  // Also where something else is saved, which is not the limit of either.
+  // The wire stays the reason if something else is saved that limits neither algorithm.
   than.seconds = 54 * kUs, than.work_seconds = 30 * kUs, mine.work_seconds = 20 * kUs;
   EXPECT_EQ(
       reason("direct", mine, "ring", than),
@@ -95,7 +96,7 @@ TEST(Reason, WhereNothingIsSavedIsHowTheLimitIsUsed) {
             "besides 4 communication rounds (40.0 us) direct takes 10.0 us, ring 20.0 us");
 }
 
-// The thread of a device's rank waits for its links, which are the reason then.
+// The links of a device are the reason, and not the thread of its rank, which waits for them.
 TEST(Reason, OfDevicesIsTheirLinksAndNotTheThreadThatWaitsForThem) {
   const Price mine{.seconds = 25 * kUs,
                    .part_seconds = 24 * kUs,

@@ -14,7 +14,7 @@ namespace simulator_test {
 
 using testing::HasSubstr;
 
-// Hosts on which only what a test is about costs anything.
+// Returns a host on which nothing costs anything; each test sets the costs that it is about.
 HostCosts free_host() {
   HostCosts costs;
   costs.signal = costs.step = costs.block = 0;
@@ -47,7 +47,8 @@ double direct_seconds(const Topology& topology, std::size_t bytes) {
 
 constexpr std::size_t kMiB = std::size_t(1) << 20;
 
-// 2 (n - 1) / n S over each way out, while as much comes in: up and down have budgets of their own.
+// Each host sends 2 (n - 1) / n S and receives as much at the same time: the directions have
+// separate budgets.
 TEST(Simulator, RingFillsTheWireBothWays) {
   for (const int n : {2, 3, 4, 8, 16}) {
     const Topology topology = equal_hosts(n, 1, free_host(), only_bandwidth(1e9));
@@ -58,7 +59,7 @@ TEST(Simulator, RingFillsTheWireBothWays) {
   }
 }
 
-// A way that was idle takes so many bytes at once, and no more before as long a pause.
+// An idle wire takes a burst at once, and the next burst only after as long a pause.
 TEST(Simulator, ABurstLeavesAtOnce) {
   WireCosts wire = only_bandwidth(1e9);
   wire.burst = 1e6;
@@ -81,7 +82,7 @@ TEST(Simulator, ABurstLeavesAtOnce) {
   EXPECT_NEAR(seconds({0.5e6, 0.5e6, 1e6}), 1e-3, 1e-9);
 }
 
-// Messages of one host share its way out: two at once, to two hosts, take twice as long.
+// Messages of one host share its outgoing wire: two at once, to two hosts, take twice as long.
 TEST(Simulator, RanksOfAHostShareItsWire) {
   const Topology topology = equal_hosts(3, 2, free_host(), only_bandwidth(1e9));
   Request all = request(topology, 8 * kMiB);
@@ -97,7 +98,8 @@ TEST(Simulator, RanksOfAHostShareItsWire) {
   EXPECT_EQ(simulate(plan, topology).wire_bytes, 16.0 * kMiB);
 }
 
-// What comes in shares the way in, and the thread that takes it: two hosts send to a third.
+// Incoming messages share the wire and the thread that receives them: here two hosts send to a
+// third.
 TEST(Simulator, MessagesToOneHostShareItsWireAndItsRanksThread) {
   const double seconds = 8.0 * kMiB / 1e9;
   for (const WireCosts& wire : {only_bandwidth(1e9), WireCosts{0, 1e15, 1e-9, 0}}) {
@@ -115,7 +117,7 @@ TEST(Simulator, MessagesToOneHostShareItsWireAndItsRanksThread) {
   }
 }
 
-// However many lanes and cores there are. The lowest lane comes first.
+// A rank has one thread, however many lanes and cores there are. The lowest lane comes first.
 TEST(Simulator, ARankHasOneThread) {
   HostCosts costs = free_host();
   costs.passes = {{0, 1e9, 1e15}};
@@ -131,7 +133,7 @@ TEST(Simulator, ARankHasOneThread) {
   EXPECT_EQ(run.activities[0].lane, 0);
 }
 
-// Every element is read once from each rank and written once into each, all ranks at once.
+// Every element is read once from each rank and written once into each, by all ranks at once.
 TEST(Simulator, DirectMovesTwoPassesOfEachRanksMemory) {
   for (const int n : {2, 3, 8}) {
     HostCosts costs = free_host();
@@ -144,8 +146,8 @@ TEST(Simulator, DirectMovesTwoPassesOfEachRanksMemory) {
   }
 }
 
-// Where a rank stores into its own memory alone, lines of others come no faster than it can wait
-// for them; where it stores into others, it takes their lines over.
+// If a rank stores only into its own memory, it gets lines of others no faster than it can wait for
+// them. If it stores into others, it takes over their lines.
 TEST(Simulator, WhatIsFetchedHasAPaceOfItsOwn) {
   HostCosts costs = free_host();
   costs.passes = {{0, 40e9, 1e15, 5e9}};
@@ -173,7 +175,7 @@ TEST(Simulator, ACallAndAReductionCostSomethingBesideTheirBytes) {
   EXPECT_NEAR(direct_seconds(equal_hosts(1, 2, costs, wire, 2), kMiB), 1.1e-6, 1e-8);
 }
 
-// One core cannot fill the bus; two ranks on one core take turns.
+// One core cannot fill the bus. Two ranks on one core share it.
 TEST(Simulator, MoreRanksThanCoresShareThem) {
   HostCosts costs = free_host();
   costs.passes = {{0, 10e9, 1e15}};
@@ -196,7 +198,8 @@ TEST(Simulator, LatencyIsCountedByRounds) {
   EXPECT_NEAR(direct.seconds, 2e-3, 1e-6);
 }
 
-// A host of which one has to wait for two messages that do not wait for each other has one round.
+// Only messages that wait for each other are counted as rounds. Here one host waits for two
+// messages that do not.
 TEST(Simulator, RoundsAreOfThoseThatWaitForEachOther) {
   const Topology topology = equal_hosts(3, 1, free_host(), {1e-3, 1e15, 0, 0});
   const Simulation run = simulate(halving_doubling_all_reduce(request(topology, 1024)), topology);
@@ -227,7 +230,7 @@ TEST(Simulator, TellsWhatAHostNeedsLongest) {
   EXPECT_EQ(part("4x4", hierarchical_all_reduce), HostPart::kLink);
 }
 
-// A rank's thread moves the bytes of its messages, at both ends; the bytes at the same time.
+// A rank's thread pays for its messages at both ends. Both ends move the bytes at the same time.
 TEST(Simulator, ProcessorTimeOfMessagesIsPaid) {
   const Topology topology = equal_hosts(2, 1, free_host(), {0, 1e15, 1e-9, 1e-3});
   Request all = request(topology, kMiB);
@@ -237,7 +240,8 @@ TEST(Simulator, ProcessorTimeOfMessagesIsPaid) {
   EXPECT_NEAR(simulate(plan, topology).seconds, 2e-3 + 1e-9 * kMiB, 1e-6);
 }
 
-// Devices: what has a link uses it, what has none shares the port; both directions at once.
+// Devices use their link if there is one, and otherwise share the port. Both directions work at
+// once.
 TEST(Simulator, DevicesUseTheirLinksAndPorts) {
   HostCosts costs = free_host();
   costs.link = LinkClass::kNvlink;
@@ -255,13 +259,15 @@ TEST(Simulator, DevicesUseTheirLinksAndPorts) {
   EXPECT_NEAR(copy(1, 0), 10 * kMiB / 20e9, 1e-6);
   EXPECT_NEAR(copy(0, 2), 10 * kMiB / 5e9, 1e-6);
   EXPECT_NEAR(copy(2, 2), 0, 1e-6);
-  // Over ports alone: each sends, and takes, (n - 1) / n S for others' sums and for its own.
+  // Over ports alone, each device sends and receives (n - 1) / n S for others' sums and for its
+  // own.
   costs.links.clear();
   const Topology four = equal_hosts(1, 4, costs, {}, 1, "cuda");
   EXPECT_NEAR(direct_seconds(four, 64 * kMiB) / (2 * 0.75 * 64 * kMiB / 5e9), 1, 0.01);
 }
 
-// Work that takes a part of a resource is not slowed down by what takes the rest.
+// Passes over memory are slower beyond the caches. Costs between two measured sizes are
+// interpolated.
 TEST(Simulator, PassesAreSlowerOutOfCache) {
   HostCosts costs = free_host();
   costs.passes = {{2.0 * kMiB, 40e9, 80e9}, {32.0 * kMiB, 10e9, 20e9}};

@@ -63,7 +63,7 @@ TEST(SizeRules, SizesAreReadInAllNotationsOfThem) {
   EXPECT_EQ(parse_size("2MB"), 2'000'000u);
   EXPECT_EQ(parse_size("0"), 0u);
   EXPECT_EQ(parse_size("1152921504606846975"), (std::size_t(1) << 60) - 1);
-  // What a number alone is, its flag says.
+  // The flag defines the unit of a number without a unit.
   EXPECT_EQ(parse_size("4", 1 << 20), std::size_t(4) << 20);
   EXPECT_EQ(parse_size("0.5", 1 << 20), std::size_t(1) << 19);
   EXPECT_EQ(parse_size("64k", 1 << 20), 65536u);

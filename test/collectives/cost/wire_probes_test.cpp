@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is measured between hosts, on wires that are simulated: a slow one does not take longer, and
-// what is measured of it is still enough to find its costs.
+// Probes between hosts, on simulated wires. A slow wire does not take longer, and its samples still
+// suffice to find its costs.
 #include "collectives/cost/wire_probes.h"
 
 #include <gtest/gtest.h>
@@ -19,16 +19,16 @@ constexpr double kSeconds = 0.12;
 
 struct Measured {
   std::vector<Sample> samples = {};
-  double seconds = 0;       // of all probes and of the meetings before them
-  double longest_once = 0;  // of them the longest
+  double seconds = 0;       // all probes and the rendezvous before them
+  double longest_once = 0;  // longest single probe
   double meeting = 0;
   int groups = 0;
 };
 
-// How many times as long as the simulator says the n-th repetition of this probe takes.
+// The factor on the simulated time of the n-th repetition of this probe.
 using Disturbance = std::function<double(const Probe&, std::size_t n)>;
 
-// As collectives/job/probe_run.h would measure, on a machine that takes what the simulator says.
+// Measures as collectives/job/probe_run.h would, on a machine that takes the simulated times.
 Measured measured(
     const Topology& topology,
     const Disturbance& disturbance = [](const Probe&, std::size_t) { return 1.0; }) {
@@ -80,19 +80,19 @@ TEST(WireProbes, ASlowWireTakesNoLongerThanItsTime) {
         for (const double latency : {2e-6, 50e-6, 1e-3}) {
           const Measured done = measured(
               hosts(count, ranks, {.latency = latency, .bandwidth = bits / 8, .burst = burst}));
-          // What was found to take long was not known before it was done once, and then is done
-          // once more, so that there are two; and each probe has to be done once, and to meet.
+          // The time of a probe is unknown before it has run once. A long probe runs once more, so
+          // that there are two samples. Each probe has to run once, after a rendezvous.
           EXPECT_LE(done.seconds, kSeconds + 2 * done.longest_once + 16 * done.meeting)
               << count << "x" << ranks << ", " << bits << " bit/s, burst " << burst << ", latency "
               << latency << ", " << done.groups << " groups";
-          // And a wire is not asked for what takes far longer, unless its pauses hide what it is.
+          // A wire does not run far longer probes, unless its bursts hide its rate.
           if (burst == 0) {
             EXPECT_LE(done.longest_once, kSeconds / 2) << bits << " bit/s";
           }
         }
 }
 
-// Fast enough to be asked for everything: so often is each measured as it may be.
+// A fast wire runs all probes, each as often as allowed.
 TEST(WireProbes, AFastWireIsMeasuredOften) {
   const Measured done = measured(hosts(2, 1, {.latency = 5e-6, .bandwidth = 1e10}));
   for (const Sample& sample : done.samples) {
@@ -124,9 +124,9 @@ TEST(WireProbes, WhatIsMeasuredTellsTheWire) {
     }
 }
 
-// What disturbs one or another of few repetitions does not count: not the first, before anybody
-// knew how long it takes, and not one of those that follow. (Who believed the first asks a slow
-// wire for less bytes, and takes a part of a burst for the rate.)
+// A disturbance of one of few repetitions does not count: neither of the first, whose time is
+// unknown before, nor of a later one. (A planner that trusts the first would send fewer bytes over
+// a slow wire, and take a part of a burst for the rate.)
 TEST(WireProbes, AWireThatIsDisturbedKeepsItsRate) {
   for (const auto& [count, ranks] : {std::pair(2, 1), {4, 2}})
     for (const double bits : {1e8, 1e9, 1e10})
@@ -146,7 +146,7 @@ TEST(WireProbes, AWireThatIsDisturbedKeepsItsRate) {
       }
 }
 
-// So that all flows of a host begin together: nobody leaves a turn before it has come to its host.
+// All flows of a host begin together: no rank leaves a round before the round has come to its host.
 TEST(WireProbes, ATurnHoldsAllRanksOfAHost) {
   const Topology topology = hosts(4, 3, {.latency = 1e-3});
   const Simulation run =
@@ -167,7 +167,7 @@ TEST(WireProbes, RepetitionsOfOneProbeAreOneSample) {
   EXPECT_EQ(samples[1].probe.size, 64);
 }
 
-// A host whose turns take long does one, one whose turns are short does all.
+// A host with long rounds does one round; a host with short rounds does all.
 TEST(WireProbes, TheNextTurnIsBegunOnlyIfItEndsInTime) {
   ProbeGroup group;
   EXPECT_TRUE(another_turn(group, 1, 1e6));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What processes compare and fail at together: all of them throw the same. Processes are threads.
+// Processes compare values and fail together: all of them throw the same error. Processes are
+// threads.
 #include "collectives/job/agreement.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +20,7 @@ using testing::Each;
 
 constexpr int kProcesses = 3;
 
-// What `body` threw on each process; "nothing" where it did not.
+// Returns what `body` threw on each process; "nothing" if it did not throw.
 std::vector<std::string> thrown(const std::function<void(collectives::Job&, int process)>& body) {
   const auto views = collectives::in_memory_bootstrap(std::vector<int>(kProcesses, 0), 20s);
   std::vector<std::string> texts(kProcesses, "nothing");
@@ -67,7 +68,7 @@ TEST(Agreement, TheErrorOfTheFirstThatFailsIsThrownByAll) {
         "devices");
   };
   EXPECT_THAT(thrown(fails), Each("device: process 1 has no device"));
-  // Whatever else is thrown, others must not wait for this one.
+  // The others must not wait for this process, whatever else it throws.
   const auto breaks = [](auto& job, int process) {
     collectives::run_collectively(
         job,

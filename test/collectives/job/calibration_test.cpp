@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Calibration with ranks that are threads: all hold the same numbers, files are used or measured
-// anew, and who fails ends it for all. Times are not judged.
+// Calibration with ranks that are threads. All ranks hold the same numbers, files are used or
+// measured anew, and a rank that fails ends the calibration for all. Times are not judged.
 #include "collectives/job/calibration.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kTouched = std::size_t(2) << 20;  // but for one test of what is usual
+constexpr std::size_t kTouched = std::size_t(2) << 20;  // bytes; one test uses the default
 
 std::unique_ptr<engine::Ops> sums(OnReduce on_reduce = [](const auto&) {}) {
   return observed(engine::cpu_device()->ops(engine::DType::kFloat32, {.threads = 1}),
@@ -45,7 +45,8 @@ struct Ended {
   std::vector<std::string> errors;
 };
 
-// Processes that are threads, `replicas` ranks each. `on_reduce`: of each process.
+// Runs calibration on processes that are threads, with `replicas` ranks each. `on_reduce`: the
+// observer of each process.
 Ended run(
     const std::vector<int>& host, int replicas, const CalibrationOptions& options,
     const std::function<void(int process)>& on_reduce = [](int) {},
@@ -92,7 +93,7 @@ class Calibrations : public testing::Test {
 
 TEST_F(Calibrations, AllRanksHoldTheSameNumbers) {
   for (const std::vector<int>& host : {std::vector{0, 0}, {0, 1, 1}, {0, 1, 0, 1}}) {
-    // However slow the machine is, each sum is tried.
+    // Each sum is tried, however slow the machine is.
     const Ended ended = run(host, 1, {.trials = 10, .most_touched = kTouched});
     const Topology& first = ended.calibrations[0].topology;
     for (std::size_t p = 0; p < host.size(); ++p) {
@@ -121,7 +122,7 @@ TEST_F(Calibrations, AllRanksHoldTheSameNumbers) {
     for (const auto& trial : first.trials)
       EXPECT_NE(trial.seconds, trial.simulated) << trial.algorithm << " was not run";
   }
-  EXPECT_FALSE(fs::exists(folder_));  // nobody asked for files
+  EXPECT_FALSE(fs::exists(folder_));  // no files were requested
 }
 
 TEST_F(Calibrations, EightRanksOfOneProcessEnd) {
@@ -132,7 +133,7 @@ TEST_F(Calibrations, EightRanksOfOneProcessEnd) {
   EXPECT_GT(ended.calibrations[0].seconds, 0);
 }
 
-// They take its caches from each other, and its time: together they touch what two would.
+// Hosts of one machine take caches and time from each other, so together they touch what two would.
 TEST_F(Calibrations, HostsOfOneMachineShareWhatIsTouched) {
   const auto largest = [](const std::vector<int>& host) {
     const Ended ended = run(host, 1, {.trials = 0});
@@ -174,7 +175,7 @@ TEST_F(Calibrations, AnotherShapeIsMeasuredAnew) {
   EXPECT_TRUE(run({0, 0}, 1, options()).calibrations[1].cached);
 }
 
-// All come to the same answer, whether costs are kept.
+// All processes agree on whether costs are kept, also with different interfaces.
 TEST_F(Calibrations, ProcessesMayHaveInterfacesOfTheirOwn) {
   const auto interface = [](int process, auto&, JobOptions& mine) {
     mine.network.interface = process == 0 ? "a" : "b";
@@ -198,7 +199,7 @@ TEST_F(Calibrations, ADamagedFileIsSaidAndMeasuredAnew) {
   EXPECT_FALSE(ended.calibrations[1].cached);
   EXPECT_THAT(ended.calibrations[0].note,
               AllOf(HasSubstr(file.string()), HasSubstr("measured anew")));
-  EXPECT_EQ(ended.calibrations[1].note, "");  // one line, not one of each process
+  EXPECT_EQ(ended.calibrations[1].note, "");  // one line, not one per process
   EXPECT_TRUE(run({0, 0}, 1, options()).calibrations[0].cached);
 }
 
@@ -211,8 +212,8 @@ TEST_F(Calibrations, AFolderThatRefusesIsSaidAndNothingElse) {
   EXPECT_THAT(ended.calibrations[0].note, HasSubstr("cannot be written"));
 }
 
-// What was measured beside other work is used by this job, and by no other. Where ranks are more
-// than processors they wait for each other's, and nobody could measure anything else.
+// Costs that were measured beside other work are used by this job and not kept. If ranks outnumber
+// processors, they wait for each other's processors anyway, and their costs are kept.
 TEST_F(Calibrations, WhatOtherWorkDisturbedIsUsedAndNotKept) {
   CalibrationOptions disturbed = options();
   std::atomic<int> hours{0};
@@ -232,12 +233,12 @@ TEST_F(Calibrations, WhatOtherWorkDisturbedIsUsedAndNotKept) {
   EXPECT_EQ(files().size(), 2u);
 }
 
-// On one host a start has no time for more. What is kept is good for such starts, and for nobody
-// who needs all costs.
+// On one host, a start has time only for trials. Kept trials serve such starts, but no job that
+// needs all costs.
 TEST_F(Calibrations, TrialsAloneLeaveAllOtherCostsAsTheyWere) {
   CalibrationOptions alone = options();
   alone.trials_alone = true;
-  alone.trials = 1;  // so long that other work cannot disturb them all
+  alone.trials = 1;  // too long for all to be disturbed
   const Ended timed = run({0, 0}, 1, alone);
   const Topology& first = timed.calibrations[0].topology;
   EXPECT_EQ(timed.errors[0], "");
@@ -272,7 +273,7 @@ TEST_F(Calibrations, TrialsBesideOtherWorkAreNotKept) {
   EXPECT_FALSE(run({0}, processors + 1, busy).calibrations[0].disturbed);
 }
 
-// Each sum takes longer than all have, in each of the rounds of both attempts.
+// Each sum takes longer than the time for all sums, in each round of both attempts.
 TEST_F(Calibrations, TrialsThatNeverEndInTimeAreLeftOut) {
   CalibrationOptions busy = options();
   busy.trials_alone = true;
@@ -285,7 +286,7 @@ TEST_F(Calibrations, TrialsThatNeverEndInTimeAreLeftOut) {
   EXPECT_THAT(ended.calibrations[0].topology.trials, testing::IsEmpty());
 }
 
-// Of each probe a third of the repetitions is done, and no more where that has taken long.
+// A slow machine runs a third of each probe's repetitions, and no more if that has taken long.
 TEST_F(Calibrations, ASlowMachineMeasuresLess) {
   std::atomic<int> reductions{0};
   const Ended ended = run({0, 0}, 1, {.most_touched = kTouched}, [&](int process) {
@@ -294,7 +295,8 @@ TEST_F(Calibrations, ASlowMachineMeasuresLess) {
     std::this_thread::sleep_for(1ms);
   });
   EXPECT_EQ(ended.errors[0], "");
-  int all = 0;  // of the first rank, if each probe were repeated as often as it says
+  // Counts the reductions of the first rank if each probe ran all its repetitions.
+  int all = 0;
   const auto count = [&](const collectives::ProbeGroup& group) {
     for (std::size_t p = 0; p < group.probes.size(); ++p)
       for (const auto& step : group.step[p + 1].plan.lanes[0][0])
@@ -310,7 +312,7 @@ TEST_F(Calibrations, ASlowMachineMeasuresLess) {
   EXPECT_LT(reductions, all * 2 / 3);
 }
 
-// Once, and by one process.
+// A long calibration is reported once, by one process.
 TEST_F(Calibrations, ThatItTakesLongIsSaid) {
   std::mutex mutex;
   std::vector<std::string> told;
@@ -329,7 +331,7 @@ TEST_F(Calibrations, ThatItTakesLongIsSaid) {
   EXPECT_THAT(told[0], HasSubstr("still being measured after 0.001 s"));
 }
 
-// In the middle of the probes: the others hear why, from their host and from another.
+// If a rank fails in the middle of the probes, the others are told why, by its host and by another.
 TEST_F(Calibrations, ARankThatFailsEndsTheOthers) {
   for (const std::vector<int>& host : {std::vector{0, 0, 0}, {0, 1}, {0, 0, 1, 1}}) {
     std::atomic<int> reductions{0};
@@ -343,8 +345,8 @@ TEST_F(Calibrations, ARankThatFailsEndsTheOthers) {
   }
 }
 
-// The same while all-reduces of few bytes are tried: behind what is measured within hosts, which
-// begins and ends with a look at the time waited, nothing else reduces.
+// The others also end if a rank fails while all-reduces of few bytes are tried. The measurements
+// within hosts begin and end with a read of the time waited; after them only trials reduce.
 TEST_F(Calibrations, ARankThatFailsInATrialEndsTheOthers) {
   for (const std::vector<int>& host : {std::vector{0, 0, 0}, {0, 0, 1, 1}}) {
     std::atomic<int> looks{0};
@@ -369,7 +371,7 @@ TEST_F(Calibrations, ARankThatFailsInATrialEndsTheOthers) {
   }
 }
 
-// Lives, and does not come.
+// The deadline names a rank that lives but does not come.
 TEST_F(Calibrations, ARankThatStopsIsNamedAtTheDeadline) {
   std::atomic<int> reductions{0};
   std::atomic<bool> told = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What GPUs cost each other, measured on fake ones: how long anything takes there says nothing, so
-// this is about what is measured, whether it is kept, and who uses it.
+// GPU costs that are measured on fake GPUs. Times mean nothing there, so the tests cover what is
+// measured, whether it is kept, and which jobs use it.
 #include "collectives/job/gpu_calibration.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ collectives::GpuProbes few_bytes() {
   return probes;
 }
 
-// So many GPUs: 0 and 1 have a link, all others go over PCI Express.
+// Returns this many GPUs: 0 and 1 have a link, all others go over PCI Express.
 GpuTopology linked(int count) {
   GpuTopology topology;
   for (int gpu = 0; gpu < count; ++gpu) topology.gpus.push_back({.index = gpu});
@@ -109,7 +109,8 @@ TEST(GpuCalibration, OfOneGpuThereIsNoPortAndRanksOnItAreMeasured) {
   EXPECT_EQ(costs.links[0].bandwidth, paces.memory[0] / 2);
 }
 
-// On processors, whose kernels can be told to go wrong.
+// A path is named if it carries other numbers. The test uses CPU kernels, which can be told to go
+// wrong.
 TEST(GpuCalibration, AWayThatCarriesOtherNumbersIsNamed) {
   const auto processor = engine::cpu_device();
   const auto sound = processor->ops(engine::DType::kFloat32, {});
@@ -133,7 +134,7 @@ TEST(GpuCalibration, AWayThatCarriesOtherNumbersIsNamed) {
   }
 }
 
-// Numbers of which none could be taken for another.
+// All numbers differ, so that none can be taken for another.
 TEST(GpuCalibration, WhatWasMeasuredStandsWhereTheSimulatorLooksForIt) {
   GpuPaces paces;
   paces.memory = {3e12, 2e12, 4e12};
@@ -221,7 +222,7 @@ TEST(GpuCalibration, GpusThatDoNotReachEachOtherAreNamed) {
   }
 }
 
-// What explain() says of it, of a job on these GPUs whose plan nobody asked for.
+// Returns explain() of a job on these GPUs for which no plan was requested.
 std::string explained(FakeDevices& gpus, const std::vector<std::size_t>& which,
                       const std::filesystem::path& cache, bool measured = true) {
   strategies::SynchronousOptions options = replicas(int(which.size()));
@@ -255,7 +256,7 @@ TEST(GpuCalibration, AStartUsesWhatIsKeptAndSaysSo) {
   for (const std::vector<std::size_t>& which : {std::vector<std::size_t>{0, 1}, {0, 0}}) {
     GpuCalibration how = on(gpus, which, folder.path());
     if (which[0] == which[1]) how.gpus = {};
-    // As the job finds itself.
+    // The topology is the one that the job discovers.
     const auto alone = collectives::single_process();
     std::vector<std::string> names;
     for (engine::Device* device : how.devices) names.push_back(to_string(device->id()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Connections between hosts that do not come about.
+// Connections between hosts that cannot be established.
 #include "collectives/job/host_connections.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ namespace host_connections_test {
 
 using namespace std::chrono_literals;
 
-// A rank that dies between the exchange of addresses and its first connection: who watches over it
-// abandons the bootstrap, and nobody waits for the deadline.
+// A rank may die between the exchange of addresses and its first connection. The process that
+// watches it abandons the bootstrap, so that no rank waits for the deadline.
 TEST(HostConnections, ADeathWhileTheyAreMadeEndsThem) {
   const auto views = collectives::in_memory_bootstrap({0, 1}, 60s);
   collectives::Request request;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory that processes of a host map from each other, and what all are told where one of them
-// fails: threads that play processes.
+// Memory that processes of a host map from each other, and the error on all of them if one fails.
+// Threads play the processes.
 #include "collectives/job/host_memory.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Another one, but that a text may be changed before it is told or after it was heard.
+// Wraps a bootstrap; `change` may alter the texts that were received.
 class Changed : public collectives::Bootstrap {
  public:
   using Change = std::function<void(const std::string& what, std::vector<std::string>& heard)>;
@@ -50,8 +50,8 @@ class Changed : public collectives::Bootstrap {
 
 constexpr std::size_t kBlock = 4096, kFarTooMuch = std::size_t(1) << 60;
 
-// What each process is told that makes memory: two of them on one host, the third on another.
-// Nobody may wait for a deadline.
+// Returns what each process that makes memory is told: two on one host, the third on another. No
+// process may wait for a deadline.
 std::vector<std::string> told(const std::function<std::size_t(int process)>& block,
                               const std::function<void(int process, const std::string& what,
                                                        std::vector<std::string>& heard)>& change) {
@@ -77,7 +77,7 @@ TEST(HostMemory, NothingIsToldWhereAllGoesWell) {
               Each("nothing"));
 }
 
-// Here all believe that there is room.
+// If one process is refused memory, all are told. Here all believe that there is room.
 TEST(HostMemory, WhenOneIsRefusedMemoryAllAreTold) {
   const auto all = told([](int process) { return process == 1 ? kFarTooMuch : kBlock; },
                         [](int, const std::string& what, auto& heard) {
@@ -99,7 +99,7 @@ TEST(HostMemory, WhenOneCannotMapAllAreTold) {
   EXPECT_THAT(all[0], HasSubstr("process 1: "));
 }
 
-// Each of them alone would find room.
+// Processes of a host share its free memory, although each of them alone would find room.
 TEST(HostMemory, ProcessesOfAHostShareWhatIsFree) {
   const std::size_t most = collectives::available_memory() / 5 * 3 / kBlock * kBlock;
   const auto all = told([&](int process) { return process == 2 ? kBlock : most; },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The ranks of a job as one of its processes sees them, and who of them is watched: with children
-// that play the other processes.
+// The ranks of a job as one of its processes sees them, and which of them it watches. Children play
+// the other processes.
 #include "collectives/job/job_ranks.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ int child() {
   return int(pid);
 }
 
-// The names of those that a watch told of when all `children` were killed.
+// Kills all processes of `pids` but this one. Returns the names that the watch reported.
 std::vector<std::string> told(const JobRanks& ranks, const std::vector<int>& pids, int* watched) {
   std::mutex mutex;
   std::condition_variable changed;

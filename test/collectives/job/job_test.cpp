@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A job: plans that run on it over threads and over sockets, without MPI, and what ends when a
-// rank is lost. Children play the processes that die.
+// A job runs plans over threads and over sockets, without MPI, and stops them when a rank is lost.
+// Children play the processes that die.
 #include "collectives/job/job.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ using testing::StartsWith;
 
 constexpr std::size_t kCount = 1000;
 
-// Runs `body` for each rank, on a thread of its own; `host`: of each.
+// Runs `body` for each rank on its own thread. `host`: one entry per rank.
 void on_ranks(const std::vector<int>& host, const std::function<void(Job&)>& body) {
   const auto views = collectives::in_memory_bootstrap(host, 20s);
   std::vector<std::jthread> threads;
@@ -55,7 +55,7 @@ std::unique_ptr<engine::Ops> kernels() {
   return engine::cpu_device()->ops(engine::DType::kFloat32, {.threads = 1});
 }
 
-// A sum of kCount numbers by this algorithm, ready to start.
+// Returns a sum of kCount numbers by this algorithm, ready to start.
 RankLink sum(Job& job, const engine::Ops& ops, const collectives::Algorithm& algorithm) {
   collectives::Request request;
   request.name = algorithm.name;
@@ -130,7 +130,7 @@ TEST(Job, NamesThePlanThatStartsAfterADeath) {
   });
 }
 
-// Every team is reached by a stop that comes after it was made, and none by one that comes later.
+// A stop reaches every team that exists, and no team that is already gone.
 TEST(Job, CanBeStoppedWhileTeamsComeAndGo) {
   const auto views = collectives::in_memory_bootstrap({0}, 20s);
   Job job(collectives::rank_of_each_process(*views[0]), {});
@@ -156,7 +156,7 @@ TEST(Job, NeedsADeadline) {
   }
 }
 
-// This process has rank 0; children have ranks 1 and 2, and threads made the memory in their place.
+// This process has rank 0, and children have ranks 1 and 2. Threads made the memory in their place.
 class JobDeaths : public testing::Test {
  protected:
   JobDeaths() {
@@ -218,7 +218,8 @@ TEST_F(JobDeaths, StopTheirTeamsAndBreakOffExchanges) {
   }
 }
 
-// As in the last exchange before a team is made, when nobody is waited for any more.
+// A death stops teams that are made later too. It may come in the last exchange before a team is
+// made, when no process is waited for any more.
 TEST_F(JobDeaths, StopTeamsThatAreMadeLater) {
   const std::string why = death(1, children_[0]);
   kill_rank(1);

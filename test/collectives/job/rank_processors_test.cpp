@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whether a job has processors for all of its ranks: here all of its hosts are this machine.
+// Processes agree on whether a job has processors for all of its ranks. All hosts are this machine.
 #include "collectives/job/rank_processors.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace rank_processors_test {
 
 using namespace std::chrono_literals;
 
-// As each process sees it.
+// Returns what each process finds.
 std::vector<collectives::RankProcessors> found(const std::vector<int>& host) {
   const auto views = collectives::in_memory_bootstrap(host, 60s);
   std::vector<collectives::RankProcessors> all(host.size());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Results that are written past the caches have the bits of those that are not, also where ranks
-// store differently, and so have sums that ask for other lines ahead; and calibration times both
-// kinds of each.
+// Results that are written with non-temporal stores have the same bits as others, also if ranks
+// store differently. So have sums that prefetch other lines. Calibration times both kinds of each.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -31,11 +30,11 @@ std::unique_ptr<engine::Ops> sums(OnReduce on_reduce) {
                   std::move(on_reduce));
 }
 
-// A sum by every algorithm of one host, and a gather, of random numbers; what rank 1 has at the end
-// of each, and how many reductions were done so.
+// Holds the results of rank 1, and the number of reductions of each kind. Each algorithm of one
+// host sums random numbers, and a gather follows.
 struct Ended {
   std::vector<std::vector<float>> results;
-  int streamed = 0, ahead = 0;  // ahead: asked for lines to be read
+  int streamed = 0, ahead = 0;  // ahead: with prefetches for reading
 };
 
 Ended run(const MemoryAccess& first, const MemoryAccess& second) {
@@ -101,7 +100,7 @@ TEST(Stores, BitsDoNotDependOnThem) {
           << "plan " << p;
 }
 
-// Of sums that are stored apart as many are streamed as kept, and both are of the largest size.
+// Calibration times sums into other memory with both kinds of stores.
 TEST(Stores, CalibrationTimesBothKinds) {
   const auto views = collectives::in_memory_bootstrap({0}, 60s);
   std::atomic<int> streamed{0}, kept{0};
@@ -117,8 +116,8 @@ TEST(Stores, CalibrationTimesBothKinds) {
   EXPECT_GT(kept, 0);
 }
 
-// A machine that is slower with one kind of lines: the other is chosen, and all sums after those
-// that compare are measured with it.
+// Checks that the faster kind of prefetch is chosen, and that all sums after the comparison are
+// measured with it.
 void choose(bool read_ahead) {
   SCOPED_TRACE(read_ahead);
   const auto views = collectives::in_memory_bootstrap({0}, 60s);
@@ -126,7 +125,7 @@ void choose(bool read_ahead) {
   const auto ops = sums([&](const engine::ReduceArguments& a) {
     if (a.to.size() != 2 || a.from[0] != a.to[0]) return;  // in place, by all
     ++(a.read_ahead == read_ahead ? better : worse);
-    if (a.read_ahead != read_ahead) std::this_thread::sleep_for(5ms);  // however busy the machine
+    if (a.read_ahead != read_ahead) std::this_thread::sleep_for(5ms);  // slow even on a busy host
   });
   const auto topology = collectives::discover(*views[0], {"cpu:0", "cpu:0"});
   collectives::Job job(collectives::ranks_of(*views[0], topology), {});

@@ -20,7 +20,7 @@ using engine::Code;
 using engine::Error;
 using testing::HasSubstr;
 
-// Runs `child` in another process; what it returns is the exit status.
+// Runs `child` in another process. Returns its exit status, which is the result of `child`.
 int in_child(const std::function<int()>& child) {
   const pid_t pid = fork();
   if (pid == 0) {

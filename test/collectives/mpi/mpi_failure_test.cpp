@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Jobs that go wrong while they start, under `mpirun --enable-recovery`, which leaves survivors
-// alone.
+// Jobs that fail while they start, under `mpirun --enable-recovery`, which leaves survivors alone.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -29,11 +28,11 @@ using testing::HasSubstr;
 using testing::Not;
 
 struct Outcome {
-  bool ended = false;  // before the time was over
+  bool ended = false;  // within the time limit
   std::string text;    // standard output and error of all
 };
 
-// Lines in which a rank says why it leaves.
+// Returns the number of lines in which a rank says why it leaves.
 int reports(const std::string& text) {
   int count = 0;
   for (auto at = text.find("lockstep: rank "); text.find('\n', at) != text.npos;
@@ -102,14 +101,14 @@ class StartOfAJob : public testing::Test {
   }
 };
 
-// MPI_Init's own deadline is 20 s in these jobs: what ends before that, ended by the watch.
+// MPI_Init's own deadline is 20 s in these jobs, so the watch ends a job that ends earlier.
 constexpr auto kFarBelowTheDeadline = 15s;
 
 TEST_F(StartOfAJob, ADeathBeforeMpiStartsIsNamed) {
   const Outcome outcome = job(3, "die-before", 2, kFarBelowTheDeadline);
   EXPECT_TRUE(outcome.ended);
   EXPECT_THAT(outcome.text, ContainsRegex("rank [01]: rank 2 .*died while the job was starting"));
-  // Whoever starts late may see the other survivor leave first.
+  // A late rank may see the other survivor leave first.
   EXPECT_THAT(outcome.text, ContainsRegex("rank 0: rank [12] .*died while the job was starting"));
   EXPECT_THAT(outcome.text, ContainsRegex("rank 1: rank [02] .*died while the job was starting"));
 }
@@ -123,7 +122,7 @@ TEST_F(StartOfAJob, ADeathWithinMpiInitIsNamed) {
               ContainsRegex("rank 2: rank 1 \\(pid [0-9]+\\) died while the job was starting"));
 }
 
-// The stopped rank is still there: nobody ends it, so that mpirun waits.
+// All ranks name the stopped process. It is still there, so that mpirun waits for it.
 TEST_F(StartOfAJob, AllNameTheProcessThatIsStopped) {
   const std::string text = job(3, "stop-before", 1, kFarBelowTheDeadline, 2).text;
   for (const char* line : {"rank 0: ", "rank 2: "})

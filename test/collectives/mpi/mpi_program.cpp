@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// One process of a job under mpirun. The first argument says what it plays:
-//   exchange            all-gathers of several lengths, hosts, topology; exit code 0: all is right
+// Runs one process of a job under mpirun. The first argument selects its part:
+//   exchange            all-gathers of several lengths, hosts, topology; exit code 0 if right
 //   die-before RANK     that rank is killed before it does anything; the others start MPI
 //   stop-before RANK    that rank is stopped instead
 //   die-within RANK     that rank is killed while it is in MPI_Init, which the others enter late
 //   stay-away RANK      that rank never starts MPI, but lives
 //   no-gather RANK      that rank starts MPI and does not come to the exchange
-//   other-exchange RANK that rank exchanges something else than the others
+//   other-exchange RANK that rank exchanges other things than the others
 //   abandon RANK        that rank never ends its bootstrap; the others know that, and end theirs
 //   leave-early RANK    that rank ends orderly after the watch was released; the others go on
 #include <fmt/core.h>
@@ -70,7 +70,7 @@ void exchange(mpi::StartWatch& watch) {
   } catch (const Error& error) {
     check(error.code() == Code::kInvalid, error.what());
   }
-  const auto replicas = std::size_t(me + 1);  // of process p: p + 1
+  const auto replicas = std::size_t(me + 1);  // process p has p + 1
   const Topology topology = discover(*bootstrap, std::vector<std::string>(replicas, "cpu:0"));
   check(topology.hosts.size() == 1 && int(topology.processes.size()) == all, "topology");
   check(int(topology.ranks.size()) == all * (all + 1) / 2, "topology: ranks");
@@ -80,7 +80,7 @@ void exchange(mpi::StartWatch& watch) {
   for (const std::string& text : equal)
     check(topology_from_json(text) == topology, "topologies differ");
   bootstrap->finish();
-  bootstrap->finish();  // once is enough, twice does not harm
+  bootstrap->finish();  // a second call is harmless
 }
 
 [[noreturn]] void die() {
@@ -116,9 +116,9 @@ int play(const std::string& part, int rank) {
   const auto bootstrap = mpi::open({.deadline = brief ? 1500ms : 20000ms});
   bootstrap->all_gather(std::to_string(getpid()), "pids");
   watch.release();
-  if (part == "leave-early") bootstrap->all_gather("", "releases");  // nobody leaves before
+  if (part == "leave-early") bootstrap->all_gather("", "releases");  // no rank leaves before
   if (part == "other-exchange") {
-    // None leaves before all have said what they were told.
+    // No rank leaves before all have printed their error.
     try {
       bootstrap->all_gather("x", chosen ? "apples" : "pears");
     } catch (const Error& error) {
@@ -129,7 +129,7 @@ int play(const std::string& part, int rank) {
     _exit(0);
   }
   if (part == "abandon") {
-    const auto joined = mpi::open({.deadline = 20000ms});  // joins the MPI that runs
+    const auto joined = mpi::open({.deadline = 20000ms});  // joins the running MPI
     if (chosen) std::this_thread::sleep_for(3s);
     if (!chosen) {
       joined->abandon({Code::kPeerLost, "one is gone"});
@@ -148,7 +148,7 @@ int play(const std::string& part, int rank) {
       fmt::print(stderr, "rank {} goes on\n", bootstrap->process());
       _exit(0);
     }
-    const auto impatient = mpi::open({.deadline = 500ms});  // joins the MPI that runs
+    const auto impatient = mpi::open({.deadline = 500ms});  // joins the running MPI
   }
   _exit(0);
 }

@@ -113,7 +113,8 @@ std::vector<std::string> FakeNccl::misuses() {
   return misuses_;
 }
 
-// The communicator of a handle, or null, where that is none or not ready, which is noted.
+// Returns the communicator of a handle. If there is none or it is not ready, notes a misuse and
+// returns null.
 FakeNccl::Comm* FakeNccl::use(ncclComm_t handle, const char* call, bool needs_ready) {
   const auto found = comms_.find(handle);
   if (found == comms_.end()) {
@@ -193,7 +194,7 @@ ncclResult_t FakeNccl::begin_split(Comm& comm, const Split& split) {
   return ncclInProgress;
 }
 
-// When all ranks have said what part they are of.
+// Makes the parts when all ranks have named theirs.
 void FakeNccl::resolve_split(Clique& clique) {
   std::map<int, std::vector<Comm*>> parts;
   for (Comm* member : clique.members) {
@@ -221,7 +222,7 @@ ncclResult_t FakeNccl::queue(Work work) {
   return busy(*work.comm);
 }
 
-// Operands are there before a stream can come to the work.
+// Adds a rank's operands to a collective before its stream can reach the work.
 ncclResult_t FakeNccl::join_meeting(const Work& work) {
   const Clique& clique = *work.comm->clique;
   Met& met = met_[{&clique, work.number}];
@@ -251,7 +252,7 @@ void FakeNccl::run_what_can() {
   }
 }
 
-// Runs it, where each rank's share is the first in its stream.
+// Runs the work if each rank's share is the first in its stream. Returns whether it ran.
 bool FakeNccl::runs(const Work& work) {
   const Clique& clique = *work.comm->clique;
   if (clique.broken) return false;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// An NCCL for tests: ranks are threads of one process, memory is the host's, a stream is any
-// address, or what `meet` knows. What is queued runs when it is first in the streams of all its
-// ranks. As NCCL's, its
-// communicators never block: they are in progress until all ranks have come, and after each call
-// for as long as `lag` says; what is called meanwhile is a misuse. Its functions find the fake by a
-// global variable: one at a time. Any thread; fields are set before ranks run.
+// An NCCL for tests: ranks are threads of one process, memory is the host's, and a stream is any
+// address or one that `meet` knows. Queued work runs when it is first in the streams of all its
+// ranks. Like NCCL's, its communicators never block. They are in progress until all ranks have
+// come, and after each call for `lag` queries; a call meanwhile is a misuse. Its functions find the
+// fake through a global variable, so only one may exist at a time. Thread-safe; set the fields
+// before ranks run.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -25,11 +25,12 @@ namespace lockstep::collectives::nccl {
 class FakeNccl {
  public:
   struct Comm;
-  // The ranks of a communicator, null while one has not come, and when it is gone.
+  // Lists the ranks of a communicator. An entry is null before its rank has come and after it is
+  // gone.
   struct Clique {
     std::vector<Comm*> members;
     int came = 0;
-    bool broken = false;  // one is gone: nothing runs any more
+    bool broken = false;  // a rank is gone: nothing runs any more
   };
   struct Split {
     int colour, key;
@@ -52,7 +53,7 @@ class FakeNccl {
   struct Work {
     Comm* comm;
     void* stream;
-    std::size_t number;  // of those of its communicator
+    std::size_t number;  // index within its communicator
     Kind kind;
     Operand operand;
     std::size_t count;
@@ -60,7 +61,8 @@ class FakeNccl {
     int root;
   };
 
-  // Work in streams that are queues of their own: `join` puts it behind what a stream has.
+  // Runs work in streams that have their own queues. `join` puts it behind the earlier work of a
+  // stream.
   struct Meeting {
     virtual ~Meeting() = default;
     virtual void join(void* stream) = 0;
@@ -75,25 +77,25 @@ class FakeNccl {
   NcclFunctions functions() const;
 
   std::atomic<int> version = NCCL_VERSION_CODE;
-  int lag = 0;  // questions after each call
+  int lag = 0;  // queries in progress after each call
   bool never_starts = false, never_finalizes = false;
-  ncclResult_t answer = ncclSuccess;  // of collectives
+  ncclResult_t answer = ncclSuccess;  // result of collectives
 
   bool idle(void* stream);
-  // Every communicator of this rank of the whole fails so; the others hear nothing.
+  // Fails every communicator of this rank of the first communicator; the other ranks are not told.
   void fail(int rank, ncclResult_t error, const std::string& words);
-  // This rank is gone: the others of its communicators get ncclRemoteError.
+  // Removes this rank: the other ranks of its communicators get ncclRemoteError.
   void lose(int rank, const std::string& words);
 
-  int communicators();  // that are there
-  int made();           // that ever were, one for each rank of each
-  int aborted();        // of these
-  int queued();         // collectives that all ranks together have asked for
+  int communicators();  // that exist now
+  int made();           // ever made, counted once per rank
+  int aborted();        // made and aborted
+  int queued();         // collectives that all ranks have queued
   int registrations();
   int allocations();
   std::vector<std::string> misuses();
 
-  // For its functions: `call` with the mutex held.
+  // Runs `call` with the mutex held, for the functions of the fake.
   static ncclResult_t locked(const std::function<ncclResult_t(FakeNccl&)>& call);
   Comm* use(ncclComm_t handle, const char* call, bool needs_ready);
   ncclResult_t join(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank);
@@ -114,9 +116,9 @@ class FakeNccl {
   void run_what_can();
   bool runs(const Work& work);
 
-  // A collective that some ranks have come to.
+  // Holds a collective that some ranks have joined.
   struct Met {
-    Work first;  // of the rank that came first
+    Work first;  // work of the first rank
     std::vector<Operand> operands;
     int came = 0;
     std::unique_ptr<Meeting> meeting;

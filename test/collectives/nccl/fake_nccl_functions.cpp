@@ -8,7 +8,7 @@
 namespace lockstep::collectives::nccl {
 namespace {
 
-// What the calling thread has asked for since its group began.
+// Holds the calls of this thread since its group began.
 struct Group {
   bool open = false;
   std::vector<FakeNccl::Work> works;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a collective makes of the memory of all its ranks, computed on the host at once. Sums go
-// round the ranks, each element from another one on and rounded at each addition, as a ring's do.
+// Collectives on the memory of all ranks, computed on the host at once. Sums go around the ranks
+// like those of a ring: each element starts at another rank and is rounded at each addition.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -11,13 +11,14 @@ namespace lockstep::collectives::nccl {
 
 enum class Kind { kAllReduce, kReduceScatter, kAllGather, kBroadcast };
 
-// Of one rank; where they overlap the result is that of operands that do not.
+// Holds the operands of one rank. If they overlap, the result is the same as for separate operands.
 struct Operand {
   const void* from;
   void* to;
 };
 
-// `count`: as NCCL counts: of a rank's part where there are parts. `root`: of broadcasts.
+// Runs the collective. `count`: elements as NCCL counts them, of one rank's part if there are
+// parts. `root`: for broadcasts.
 void run(Kind kind, const std::vector<Operand>& ranks, std::size_t count, engine::DType dtype,
          int root);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What goes wrong is named, ends everything within its deadline, and leaves nothing.
+// A failure is named, ends everything within its deadline, and leaves nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,13 +36,13 @@ void sum(const Rank& r) {
   r.wait();
 }
 
-// The same, and all are through with it.
+// Computes a sum, and waits until all ranks have completed it.
 void sum_of_all(const Rank& r) {
   sum(r);
   r.bootstrap.all_gather({}, "an end of sums");
 }
 
-// What `call` throws; nothing is invalid.
+// Returns the error that `call` throws; if there is none, the test fails.
 Error thrown(const std::function<void()>& call) {
   try {
     call();
@@ -134,7 +134,7 @@ TEST(NcclFailure, OfMoreRanksNobodyIsGuessedAndNcclsWordsAreTold) {
                   AllOf(HasSubstr("rank " + std::to_string(r.rank) + ": NCCL's "),
                         HasSubstr("remote process exited or there was a network error (peer "
                                   "10.0.0.2<41234> closed)")));
-      // But for parts of two.
+      // Only a communicator of two ranks names the lost rank.
       for (const int lost : error.ranks())
         EXPECT_TRUE(options.hierarchical && lost == 4) << error.what();
     });
@@ -218,7 +218,7 @@ TEST(NcclMemory, IsRegisteredWithAllCommunicatorsAndGoesInAnyEnd) {
         EXPECT_EQ(thrown([&] { r.communicator.remove_memory(arena.data()); }).code(),
                   Code::kInvalid);
       }
-      sum(r);  // what cannot be asked ends nothing
+      sum(r);  // a refused request ends nothing
     });
     EXPECT_EQ(registered, 12);
   }
@@ -316,7 +316,7 @@ TEST(NcclLibrary, ThatIsMissingOrAnotherIsOneLineWithWhatWouldHelp) {
   EXPECT_THAT(another.what(), StartsWith("libm.so.6 has no ncclGetVersion, so it is too old"));
 }
 
-// With the library of this machine, where there is one: all functions are found.
+// If this machine has the library, all functions are found; otherwise the text says why not.
 TEST(NcclLibrary, IsFoundAndToldOrItIsSaidWhyNot) {
   if (available()) {
     EXPECT_EQ(finding(), "NCCL " + version());

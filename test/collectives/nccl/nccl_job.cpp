@@ -32,7 +32,7 @@ Errors run_job(FakeNccl& fake, const std::vector<int>& hosts, const Options& opt
       } else {
         communicator = std::move(flat);
       }
-      const int stream = 0;  // its address
+      const int stream = 0;  // its address is the stream
       body({*communicator, bootstrap, fake, const_cast<int*>(&stream), int(rank),
             int(hosts.size())});
     } catch (const engine::Error& error) {

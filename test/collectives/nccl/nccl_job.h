@@ -12,7 +12,7 @@
 
 namespace lockstep::collectives::nccl {
 
-// What a rank's thread has.
+// Holds what the thread of a rank needs.
 struct Rank {
   Communicator& communicator;
   Bootstrap& bootstrap;
@@ -20,18 +20,18 @@ struct Rank {
   void* stream;
   int rank;
   int ranks;
-  // Until what the rank has queued is through.
+  // Waits until the queued work of the rank is complete.
   void wait() const;
 };
 
-using Errors = std::vector<std::optional<engine::Error>>;  // of each rank's thread
+using Errors = std::vector<std::optional<engine::Error>>;  // one per rank
 
-// Opens the communicators and runs `body` as each rank; `hosts`: of each. Expects that nothing is
-// left afterwards, and that nothing was asked of NCCL that it forbids.
+// Opens the communicators and runs `body` as each rank. `hosts`: one entry per rank. Expects that
+// nothing is left afterwards, and that no call was a misuse of NCCL.
 Errors run_job(FakeNccl& fake, const std::vector<int>& hosts, const Options& options,
                const std::function<void(const Rank&)>& body);
 
-// The same where all must succeed.
+// Does the same, and expects that all ranks succeed.
 void run_well(FakeNccl& fake, const std::vector<int>& hosts, const Options& options,
               const std::function<void(const Rank&)>& body);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What collectives give: flat against plain loops, by hosts against flat.
+// Flat collectives equal plain loops, and hierarchical collectives equal flat ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ void put(Bytes& data, DType dtype, std::size_t i, double value) {
   }
 }
 
-// A number that every type holds, as it does the sum of eight of them.
+// Returns a number that every type holds exactly, as it does the sum of eight of them.
 double number(int rank, std::size_t i) {
   return double((i * 7 + std::size_t(rank) * 5 + 3) % 17);
 }

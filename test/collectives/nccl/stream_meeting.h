@@ -28,7 +28,7 @@ inline collectives::nccl::FakeNccl::Meet in_streams() {
   };
 }
 
-// The fake outlives what the library opens.
+// Returns a library that opens communicators of the fake, which must outlive them.
 inline strategies::VendorLibrary library(collectives::nccl::FakeNccl& nccl) {
   using namespace collectives::nccl;
   return {[] { return "2.28.9"; },

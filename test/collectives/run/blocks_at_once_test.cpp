@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A rank that waits reduces as many blocks in one call of a kernel as its options say: of a device
-// with a queue each call is a launch and a wait.
+// A rank that waits reduces as many blocks in one kernel call as its options say. On a device with
+// a queue, each call is a launch and a wait.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,9 +15,9 @@ namespace blocks_at_once_test {
 
 using engine::kBlock;
 
-constexpr std::size_t kBlocks = 200;  // of a bucket: two ranks own half of it each
+constexpr std::size_t kBlocks = 200;  // per bucket; each rank owns half
 
-// The elements of each call of a kernel while two ranks do nothing but wait for their sums.
+// Returns the elements of each kernel call while two ranks only wait for their sums.
 std::vector<std::size_t> calls_of(int blocks_at_once) {
   Request request;
   request.subject = {0, kBlocks * kBlock};

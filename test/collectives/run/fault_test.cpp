@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Delays change no bits; a lost peer and an absent rank are named, and nobody waits for ever.
+// Delays change no bits. A lost peer and an absent rank are named, and no rank waits forever.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ Plan ring(const std::vector<int>& host, std::size_t length, const char* name = "
   request.name = name;
   request.subject = {0, length};
   request.host = host;
-  request.chunk_bytes = kBlock * sizeof(float);  // two segments and more
+  request.chunk_bytes = kBlock * sizeof(float);  // at least two segments
   return ring_all_reduce(request);
 }
 
@@ -77,9 +77,9 @@ TEST(Faults, DelaysChangeNoBits) {
   }
 }
 
-// Rank 1 of a ring of three is lost at its k-th message, for every k: the others all hear of it, by
-// name. Only its last messages, one in each of two lanes, go to rank 2 alone: rank 0 may have ended
-// by then. With one message more than it has, nothing happens.
+// Rank 1 of a ring of three is lost at its k-th message, for every k, and both others are told its
+// name. Only its last messages, one in each of two lanes, go to rank 2 alone, so rank 0 may have
+// ended by then. With one message more than it has, nothing happens.
 TEST(Faults, ALostPeerIsNamedByAllOthersWhateverItsLastMessage) {
   constexpr std::size_t kLength = 6 * kBlock;
   const Plan plan = ring(hosts("apart", 3), kLength);
@@ -129,7 +129,7 @@ TEST(Faults, ARankThatNeverComesIsNamedByAllOthers) {
     EXPECT_EQ(text(errors[std::size_t(rank)]), first);
     EXPECT_EQ(code_of(errors[std::size_t(rank)]), Code::kTimeout);
   }
-  // After that everything fails at once, with the first cause: rank 3 too.
+  // Then everything fails at once with the first cause, on rank 3 too.
   job.executor(3).start(0, nullptr);
   EXPECT_FALSE(job.executor(3).progress());
   for (int again = 0; again < 2; ++again) {
@@ -143,8 +143,8 @@ TEST(Faults, ARankThatNeverComesIsNamedByAllOthers) {
   }
 }
 
-// An error carries the lost ranks; its text may say what it likes. A rank that has not arrived for
-// another reason is not missing.
+// An error carries the lost ranks, and its text may name any others. A rank that has not arrived
+// for another reason is not missing.
 TEST(Faults, OnlyThoseWhoWereLostAreMissingWhereverTheReasonNamesThem) {
   const auto told = [](const std::string& why, const std::vector<int>& lost) {
     Job job({{direct(4, 10), {}, false}}, 10);
@@ -175,8 +175,8 @@ TEST(Faults, OnlyThoseWhoWereLostAreMissingWhereverTheReasonNamesThem) {
     EXPECT_EQ(told(c.why, c.lost), c.why + waits + c.missing);
 }
 
-// Two that are there, each in another plan, and one that is nowhere: only that one is missing, and
-// nobody is said to have arrived who has not.
+// Two ranks wait in different plans, and the third waits nowhere. Only the third is missing, and no
+// rank is listed as arrived that has not arrived.
 TEST(Faults, ARankThatWaitsInAnotherPlanIsElsewhere) {
   JobOptions options;
   options.executor.deadline = milliseconds(300);
@@ -194,7 +194,7 @@ TEST(Faults, ARankThatWaitsInAnotherPlanIsElsewhere) {
                                         "1; elsewhere: 0; missing: rank 2")));
 }
 
-// The same over hosts: rank 2 answers from the plan that it waits in.
+// The same holds across hosts: rank 2 answers from the plan that it waits in.
 TEST(Faults, ARankOfAnotherHostThatWaitsInAnotherPlanIsElsewhere) {
   constexpr milliseconds kAnswer{1000};
   JobOptions options;
@@ -204,7 +204,8 @@ TEST(Faults, ARankOfAnotherHostThatWaitsInAnotherPlanIsElsewhere) {
           options);
   job.executor(0).start(0, nullptr);
   job.executor(2).start(1, nullptr);
-  // Until rank 0 has asked rank 2, and before it would name whom it has asked.
+  // The loop lasts until rank 0 has asked rank 2, and ends before rank 0 would name a rank that it
+  // asked.
   const auto begin = engine::Clock::now();
   while (engine::Clock::now() - begin < kAnswer * 2) {
     for (const int rank : {0, 2}) job.executor(rank).progress();
@@ -221,7 +222,7 @@ TEST(Faults, ARankOfAnotherHostThatWaitsInAnotherPlanIsElsewhere) {
   }
 }
 
-// The deadline of one call is shorter than the one of the executor; the purpose stands in front.
+// The deadline of one call is shorter than that of the executor. The error begins with the purpose.
 TEST(Faults, ACallMayHaveADeadlineAndAPurpose) {
   JobOptions options;
   options.executor.deadline = milliseconds(600000);
@@ -238,7 +239,7 @@ TEST(Faults, ACallMayHaveADeadlineAndAPurpose) {
   }
 }
 
-// What rank 0 of so many is told where those come of whom `comes` says so.
+// Returns what rank 0 of `ranks` is told if only the ranks come for which `comes` returns true.
 std::string told_to_the_first(int ranks, const std::function<bool(int)>& comes) {
   JobOptions options;
   options.executor.deadline = milliseconds(600000);
@@ -256,7 +257,7 @@ std::string told_to_the_first(int ranks, const std::function<bool(int)>& comes) 
   return "nothing was thrown";
 }
 
-// A reason has 1,023 bytes.
+// A reason has 1,023 bytes, so that hundreds of missing ranks are named in few words.
 TEST(Faults, HundredsOfMissingRanksAreNamedInFewWords) {
   EXPECT_THAT(told_to_the_first(300, [](int rank) { return rank == 0; }),
               testing::EndsWith("; arrived: 0; missing: ranks 1 to 299"));
@@ -287,7 +288,7 @@ TEST(Faults, TheDeadlineOfAMessageNamesItsPeer) {
   }
 }
 
-// A plan whose predecessor was forgotten does not hang either.
+// A plan does not hang either if its predecessor was not started.
 TEST(Faults, APlanThatComesAfterOneThatWasNotStartedIsNamed) {
   JobOptions options;
   options.executor.deadline = milliseconds(60);
@@ -303,7 +304,7 @@ TEST(Faults, APlanThatComesAfterOneThatWasNotStartedIsNamed) {
   }
 }
 
-// A rank that looked once, computed for longer than the deadline, and looks again does not blame
+// A rank that polled once, computed for longer than the deadline, and polls again does not blame
 // the others for its own absence.
 TEST(Faults, TimeInWhichNobodyLookedDoesNotCount) {
   JobOptions options;
@@ -418,8 +419,8 @@ class Sleeping : public collectives::Transport {
   int wakes_ = 0;
 };
 
-// A communication thread sleeps on the transport, since a message of one plan is under way, when
-// another thread starts a second plan: that one begins at once, and not when the message comes.
+// A communication thread sleeps on the transport for a message of one plan, and another thread
+// starts a second plan. The second plan begins at once, and not when the message comes.
 TEST(Faults, WhatAnotherThreadStartsEndsASleepOnTheTransport) {
   std::atomic<int> asleep{0}, woken{0};
   JobOptions options;
@@ -437,7 +438,7 @@ TEST(Faults, WhatAnotherThreadStartsEndsASleepOnTheTransport) {
   std::jthread communication([&] {
     while (!over) job.executor(0).sleep(std::chrono::microseconds(1'000'000));
   });
-  // The first sleep ends at once: an executor begins by trying whether its transport can be woken.
+  // The first sleep ends at once: an executor first tests whether its transport can be woken.
   while (asleep < 2) std::this_thread::sleep_for(milliseconds(1));
   const int before = woken;
   job.executor(0).start(1, nullptr);

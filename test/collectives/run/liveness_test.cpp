@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What ranks of two hosts know of each other's waiting, with times of the test's own.
+// Ranks of two hosts know in which plans the other waits. The tests set the time.
 #include "collectives/run/liveness.h"
 
 #include <gmock/gmock.h>
@@ -15,10 +15,10 @@ using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr milliseconds kAnswer{1000}, kStep{100};  // a step: what is said is heard
+constexpr milliseconds kAnswer{1000}, kStep{100};  // a step delivers the control messages
 constexpr std::size_t kPlans = 3;
 
-// Rank 0 on one host, rank 1 on another.
+// Rank 0 is on one host, and rank 1 on another.
 struct TwoHosts {
   struct Host {
     Host(int rank, MemoryFabric& fabric)
@@ -31,7 +31,8 @@ struct TwoHosts {
     std::unique_ptr<Transport> transport;
     Liveness liveness;
   };
-  // Both look, rank 1 at these plans, for longer than an answer takes; rank 0 asks about `plan`.
+  // Lets both ranks poll for longer than an answer takes, rank 1 in these plans. Rank 0 asks about
+  // `plan`.
   void look(int plan, const std::vector<int>& there) {
     for (const auto end = now + 3 * kAnswer; now < end; now += kStep) {
       zero.liveness.wait(plan, now);
@@ -53,17 +54,17 @@ TEST(Liveness, ARankOfAnotherHostSaysInWhichPlanItWaits) {
   EXPECT_FALSE(liveness.waits_in(0, 1, hosts.now));
   EXPECT_TRUE(liveness.waits_in(2, 1, hosts.now));
   EXPECT_THAT(liveness.waiting(0, hosts.now), ElementsAre(0));
-  // In several, of which it looks last at another one than it is asked about.
+  // Rank 1 waits in several plans, and polls last in another plan than it is asked about.
   hosts.look(0, {0, 2});
   EXPECT_TRUE(liveness.waits_in(0, 1, hosts.now));
   EXPECT_THAT(liveness.waiting(0, hosts.now), ElementsAre(0, 1));
-  // What it said grows old.
+  // The answer grows old.
   hosts.look(1, {2});
   EXPECT_TRUE(liveness.waits(1, hosts.now));
   EXPECT_FALSE(liveness.waits_in(0, 1, hosts.now));
 }
 
-// What comes over the wire is not believed: a plan that there is not is none that is waited in.
+// Plan numbers from the wire are not trusted: no rank waits in a plan that does not exist.
 TEST(Liveness, AQuestionAboutNoPlanIsAnsweredWithTheOneThatIsWaitedIn) {
   TwoHosts hosts;
   for (const int plan : {-1, int(kPlans), 1 << 30}) {

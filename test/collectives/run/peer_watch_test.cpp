@@ -28,7 +28,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::UnorderedElementsAreArray;
 
-// What was called back, from any thread.
+// Records the calls of the callback, which may come from any thread.
 class Losses {
  public:
   PeerWatch::Lost callback() {
@@ -38,7 +38,7 @@ class Losses {
       changed_.notify_all();
     };
   }
-  // As soon as there are `count`, or after a long time.
+  // Waits until there are `count` losses, or for a long time. Returns all losses.
   std::vector<std::pair<std::string, int>> wait(std::size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, 20s, [&] { return seen_.size() >= count; });
@@ -52,7 +52,7 @@ class Losses {
   std::vector<std::pair<std::string, int>> seen_;
 };
 
-// A child that sleeps; killed and reaped at the end.
+// Holds a child that sleeps, and kills and reaps it at the end.
 class Child {
  public:
   Child() : pid_(fork()) {
@@ -83,7 +83,7 @@ TEST(PeerWatch, TellsOfAKilledPeerAndOnlyOfIt) {
   PeerWatch watch(losses.callback());
   watch.add({{1}, one.pid()});
   watch.add({{2}, two.pid()});
-  two.kill();  // and is not reaped: a zombie is dead
+  two.kill();  // not reaped: a zombie counts as dead
   EXPECT_THAT(losses.wait(1), ElementsAre(std::pair(std::string("rank 2"), two.pid())));
   one.kill();
   EXPECT_EQ(losses.wait(2).size(), 2u);
@@ -129,13 +129,13 @@ TEST(PeerWatch, AfterReleaseDeathsAreExpected) {
     watch.add({{2}, late.pid()});
     child.end();
     late.end();
-    EXPECT_TRUE(test::await(test::others_sleep));  // again
+    EXPECT_TRUE(test::await(test::others_sleep));  // the watch sleeps again
   }
   EXPECT_THAT(losses.now(), IsEmpty());
 }
 
-// Two die at once; while the first is being told of, the watch is released: the second is not told
-// of.
+// Two children die at once. The watch is released while the first is reported, so the second is not
+// reported.
 TEST(PeerWatch, NothingIsToldOfThatWasNotBeforeTheRelease) {
   std::promise<void> prepared, released;
   Losses losses;
@@ -168,7 +168,7 @@ TEST(PeerWatch, ManyPeersAreEachToldOfOnce) {
   std::vector<Child> children(kPeers);
   Losses losses;
   PeerWatch watch(losses.callback());
-  // Added by four threads while some die already.
+  // Four threads add the peers while some of them die.
   {
     std::vector<std::jthread> adders;
     for (std::size_t t = 0; t < 4; ++t) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// When the wait for a processor says that a machine is busy with other work. The times are made up.
+// The wait for a processor shows whether a machine is busy with other work. The times are made up.
 #include "collectives/run/processor_wait.h"
 
 #include <gtest/gtest.h>
@@ -15,13 +15,13 @@ TEST(ProcessorWait, IsTheSecondNumberInNanoseconds) {
 }
 
 TEST(ProcessorWait, FarMoreThanUsualIsOtherWork) {
-  // Nine tenths, as beside a program that wants the same processor, to which a rank that waits for
-  // others gives it each time; and half, beside one that is nice.
+  // Nine tenths are other work: a rank that waits for others yields its processor each time to a
+  // program that wants it too. Half is other work beside a nice program.
   EXPECT_TRUE((ProcessorWait{0.27, 0.3}.disturbed()));
   EXPECT_TRUE((ProcessorWait{0.15, 0.3}.disturbed()));
-  // A machine that has small things to do all the time.
+  // A machine may have small tasks all the time.
   EXPECT_FALSE((ProcessorWait{0.05, 0.3}.disturbed()));
-  // Single calls of other programs, in something short and in something long.
+  // Other programs may make single calls, during a short or a long measurement.
   EXPECT_FALSE((ProcessorWait{0.004, 0.01}.disturbed()));
   EXPECT_FALSE((ProcessorWait{0.5, 4.0}.disturbed()));
   EXPECT_FALSE((ProcessorWait{0, 0}.disturbed()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A rank that goes silent is named by every living rank, and no other is, whatever the algorithm,
-// whoever waits for whom: also those whose neighbours in the plan merely wait themselves.
+// Every living rank names a silent rank and no other, for every algorithm and whichever ranks wait
+// for each other. This includes ranks whose neighbors in the plan merely wait themselves.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ constexpr std::size_t kLength = 3 * kBlock + 5;
 constexpr std::size_t kElements = 4 * kLength;  // gradients, or scratch
 constexpr milliseconds kDeadline{200};
 constexpr std::chrono::seconds kLimit{2};  // from the deadline until all have been told
-// Who is not let run for an answer's time is silent. Where a thread that only sleeps was kept from
-// running for so long, the machine was too busy to say anything, and all is tried again.
+// A rank that does not run for the time of an answer is silent. If a thread that only sleeps did
+// not run for this long, the machine was too busy, and the test is repeated.
 constexpr milliseconds kKeptWaiting{50};
 constexpr int kTries = 5;
 
@@ -53,8 +53,8 @@ struct Told {
   engine::Clock::time_point when{};
 };
 
-// What each rank is told where one of them is silent: from the beginning; or it takes part once,
-// and begins a second time. The others would go on for three times.
+// Returns what each rank is told if `silent` is silent: from the beginning, or after it has taken
+// part once and begun again. The others would run three times.
 std::vector<Told> told_by(const Case& c, int silent) {
   JobOptions options;
   options.executor.deadline = kDeadline;
@@ -71,7 +71,7 @@ std::vector<Told> told_by(const Case& c, int silent) {
       for (int looks = 0; looks < 2; ++looks) executor.progress(1);
       return;
     }
-    // One after the other, so that the deadline of the first is over before that of the others.
+    // The ranks start one after the other, so that the first deadline ends before the others.
     if (c.silence == Silence::kNeverComes) std::this_thread::sleep_for(rank * kDeadline / 5);
     try {
       for (int times = 0; times < 3; ++times) run_and_tell(executor, {0});
@@ -85,12 +85,12 @@ std::vector<Told> told_by(const Case& c, int silent) {
 }
 
 struct Tried {
-  std::vector<std::vector<Told>> told{std::size_t(kRanks)};  // [who is silent][by whom]
+  std::vector<std::vector<Told>> told{std::size_t(kRanks)};  // [silent rank][told rank]
   engine::Clock::time_point begin = engine::Clock::now();
-  std::chrono::nanoseconds kept_waiting{0};  // a thread, at most
+  std::chrono::nanoseconds kept_waiting{0};  // maximum of one thread
 };
 
-// Each rank silent in turn, at once: they mostly wait.
+// Runs one job per silent rank, all at once, since they mostly wait.
 Tried run_all(const Case& c) {
   Tried run;
   std::jthread watch([&run](const std::stop_token& over) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whom a rank names that has waited for too long, on one host, where some have come.
+// A rank that has waited too long on one host names the missing ranks, after some have come.
 #include "collectives/run/straggler_report.h"
 
 #include <gmock/gmock.h>
@@ -15,8 +15,8 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Rank 0 of three waits in the second of two plans, both direct sums; the second comes after the
-// first.
+// Rank 0 of three waits in the second of two plans, both direct sums. The second plan comes after
+// the first.
 class StragglerReportTest : public testing::Test {
  protected:
   StragglerReportTest() {
@@ -31,7 +31,7 @@ class StragglerReportTest : public testing::Test {
     for (std::size_t i = 0; i < plans_.size(); ++i) plans_[i].open(step_[i], 0, 0);
     report_.open();
   }
-  // Its cursor stands at the first step that awaits others.
+  // Moves the cursor to the first step that awaits others.
   void come_to_await(int plan) {
     PlanState& state = plans_[std::size_t(plan)];
     ++state.requested;
@@ -42,7 +42,7 @@ class StragglerReportTest : public testing::Test {
     cursor.looks = 1;
   }
   engine::Error stop(int plan) {
-    // Whom it asks has a time to answer in, which is over.
+    // The asked ranks have had their time to answer.
     for (int look = 0; look < 100 && !team_.stopped(); ++look)
       report_.stop_late(plan, 1500ms, engine::Clock::now() - 1h);
     try {

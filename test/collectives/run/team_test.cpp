@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The control block: between threads, between processes, asleep and after a death.
+// The control block is used between threads, between processes, during sleeps and after a death.
 #include "collectives/run/team.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ TEST(Team, CountersOfTwoRanksShareNoCacheLine) {
   for (std::size_t i = 1; i < lines.size(); ++i) EXPECT_GE(lines[i], lines[i - 1] + 2);
 }
 
-// Who waits for a rank of its own processor keeps it from coming.
+// A waiting rank keeps the ranks of its processor from coming.
 TEST(Team, KnowsWhoLastArrivedOnThisProcessor) {
   const std::vector<int> processors = collectives::allowed_processors();
   Threads t({0, 1, 2});
@@ -67,7 +67,7 @@ TEST(Team, KnowsWhoLastArrivedOnThisProcessor) {
     }).join();
   };
   on(processors[0], [&] {
-    EXPECT_FALSE(t.team.beside(0));  // nobody has arrived anywhere
+    EXPECT_FALSE(t.team.beside(0));  // no rank has arrived yet
     t.team.arrive(0, 0, 0);
     EXPECT_TRUE(t.team.beside(0));
     EXPECT_FALSE(t.team.beside(1));
@@ -75,7 +75,7 @@ TEST(Team, KnowsWhoLastArrivedOnThisProcessor) {
   if (processors.size() < 2) return;
   on(processors[1], [&] {
     EXPECT_FALSE(t.team.beside(0));
-    t.team.arrive(0, 0, 0);  // it was moved
+    t.team.arrive(0, 0, 0);  // the rank was moved
     EXPECT_TRUE(t.team.beside(0));
   });
   on(processors[0], [&] { EXPECT_FALSE(t.team.beside(0)); });
@@ -136,7 +136,7 @@ TEST(Team, ALongReasonIsCut) {
 
 TEST(Team, AReasonWhoseWriterDiedIsStillAStop) {
   Threads t({0});
-  *reinterpret_cast<std::uint32_t*>(t.control.data()) = 1;  // stopping, and never stopped
+  *reinterpret_cast<std::uint32_t*>(t.control.data()) = 1;  // begins a stop and never completes it
   EXPECT_TRUE(t.team.stopped());
   EXPECT_THROW(t.team.rethrow(), engine::Error);
 }
@@ -158,8 +158,8 @@ TEST(Team, DoesNotSleepWhenSomethingHappenedMeanwhile) {
   EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(20));
 }
 
-// Two threads hand a counter to and fro; each sleeps for up to half a minute if it is not woken, so
-// one lost wake-up shows.
+// Two threads pass a counter back and forth. Each sleeps for up to half a minute unless it is
+// woken, so one lost wake-up shows.
 TEST(Team, NoWakeUpIsLost) {
   Threads t({0, 1});
   constexpr std::uint64_t kRounds = 3000;
@@ -191,7 +191,8 @@ TEST(Team, AStopWakesSleepers) {
   EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(20));
 }
 
-// More ranks than cores, tiny plans: bounded because waiters yield and sleep instead of spinning.
+// With more ranks than cores, tiny plans take bounded time, because waiters yield and sleep instead
+// of spinning.
 TEST(Team, EightRanksOnFewCoresDoManyTinyAllReduces) {
   Request request;
   request.subject = {0, 4};
@@ -212,7 +213,7 @@ TEST(Team, EightRanksOnFewCoresDoManyTinyAllReduces) {
   for (int rank = 0; rank < 8; ++rank) EXPECT_GT(job.executor(rank).waited_seconds(), 0);
 }
 
-// A small plan whose other ranks are there already is through before a clock could be read.
+// A small plan whose other ranks are already there completes before a clock could be read.
 TEST(Team, WhatIsThroughAtTheFirstLooksCountsAsNoWaiting) {
   Request request;
   request.subject = {0, 100};
@@ -256,7 +257,7 @@ TEST(Team, ACommunicationThreadAndAComputingThreadShareAnExecutor) {
   for (auto& helper : helpers) helper.join();
 }
 
-// Ranks as processes over one shared mapping.
+// Runs ranks as processes over one shared mapping.
 class Processes {
  public:
   Processes(int ranks, std::size_t elements) : plan_(make(ranks, elements)), elements_(elements) {
@@ -270,8 +271,8 @@ class Processes {
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
-  // Forks a rank that does so many all-reduces and says 0 if the sums are right; 1 if not; 2 and
-  // more: 2 + the code of the error that it caught.
+  // Starts a rank in a child process, which runs `times` all-reduces. The exit code is 0 if the
+  // sums are right, 1 if not, and 2 plus the code of an error that it caught.
   pid_t fork_rank(int rank, int times, milliseconds deadline) {
     const pid_t child = fork();
     if (child == 0) _exit(rank_main(rank, times, deadline));
@@ -358,9 +359,9 @@ TEST(Processes, OneThatIsKilledIsNamedByTheDeadlineOfTheOthers) {
   }
 }
 
-// Words of waiting hold milliseconds in 32 bits, which begin again after 49 days. Old ones are
-// never young again but around those; young is also what another rank said a moment after this one
-// looked at the clock.
+// Timestamps of waiting hold milliseconds in 32 bits, which wrap around after 49 days. Old ones
+// never look new, except near a wrap. A timestamp of another rank just after this rank read the
+// clock counts as new too.
 TEST(Team, WordsOfWaitingGrowOld) {
   using std::chrono::milliseconds;
   constexpr milliseconds kWindow{2000};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What happens to each algorithm when messages are late, fail or stop, at every message that there
-// is: bits do not change, and where a rank's end fails every rank is told, in time, of which
-// collective, of how many bytes, who arrived and who did not.
+// Each algorithm is run with messages that are late, fail or stop, at every message. Bits do not
+// change. If a rank's end fails, every rank is told in time: the collective, its bytes, and which
+// ranks arrived and which did not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,8 +21,8 @@ using engine::kBlock;
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-// Small: whole in one message, where an algorithm has a way for that. Large: in slices, there and
-// back, of more than one segment.
+// kSmall is sent whole in one message, if an algorithm can do that. kLarge is sent in slices, there
+// and back, in more than one segment.
 enum class Size { kSmall, kLarge };
 constexpr std::size_t kSmallLength = 3 * kBlock + 5, kLargeLength = 9 * kBlock + 5;
 constexpr std::size_t kElements = 4 * kLargeLength;  // gradients, or scratch
@@ -52,7 +52,7 @@ Plan plan_of(const Case& c) {
   return collectives::find_algorithm(c.algorithm).make(request_of(c.layout, c.ranks, c.size));
 }
 
-// Posts of a rank in one execution.
+// Returns the posts of a rank in one execution.
 int posts(const Plan& plan, int rank) {
   int count = 0;
   for (const auto& lane : plan.lanes[std::size_t(rank)])
@@ -60,7 +60,7 @@ int posts(const Plan& plan, int rank) {
   return count;
 }
 
-// One whose end has messages: not all ranks of a host may.
+// Returns a rank that posts messages; not all ranks of a host may.
 int talker(const Plan& plan) {
   int rank = plan.ranks() - 1;
   while (posts(plan, rank) == 0) --rank;
@@ -70,13 +70,13 @@ int talker(const Plan& plan) {
 using Values = std::vector<float>;
 
 struct Outcome {
-  std::size_t length = 0;                  // of the sums
-  std::vector<std::exception_ptr> errors;  // of each rank; empty: none
-  std::vector<Values> first;               // the sums of each rank that came so far
+  std::size_t length = 0;                  // elements of the sums
+  std::vector<std::exception_ptr> errors;  // one per rank; null: none
+  std::vector<Values> first;               // first sums of each rank that completed
 };
 
-// Two executions of the plan on all ranks, so that a rank whose share was over before another's end
-// failed hears of it in the second.
+// Executes the plan twice on all ranks. A rank whose share ended before another rank's end failed
+// is told in the second execution.
 Outcome twice(const Plan& plan, JobOptions options) {
   Job job({{plan, {}, false}}, kElements, std::move(options));
   const std::size_t length = plan.subject.size();
@@ -110,7 +110,7 @@ bool names(const std::exception_ptr& error, int rank) {
   return text(error).ends_with(fmt::format("; missing: rank {}", rank));
 }
 
-// Where one rank is known to be lost, it and nobody else is missing.
+// Expects that every rank is told the error. If `lost` is a rank, only that rank is missing.
 void expect_all_told(const Outcome& outcome, const Outcome& still, const std::string& where,
                      int lost = -1) {
   for (std::size_t rank = 0; rank < outcome.errors.size(); ++rank) {
@@ -164,8 +164,9 @@ TEST_P(TransportFaultsOf, AnEndThatGoesSilentAtAnyMessageEndsAllRanksAtTheDeadli
     Outcome outcome = silent(0);
     const std::string where = fmt::format("rank {} is silent from message {} on", rank, k);
     expect_all_told(outcome, still, where);
-    // It misses the others itself, and a rank of its host hears it. All others name it; who is kept
-    // from running for an answer's time is silent, too: then it is tried again with twice the time.
+    // The silent rank misses the others itself, and a rank of its host is told so. All others name
+    // it. A rank that does not run for the time of an answer is silent too; then the job is
+    // repeated with twice the time.
     if (GetParam().layout == "apart") {
       const auto named = [&](int other) {
         return other == rank || names(outcome.errors[std::size_t(other)], rank);
@@ -180,13 +181,14 @@ TEST_P(TransportFaultsOf, AnEndThatGoesSilentAtAnyMessageEndsAllRanksAtTheDeadli
         EXPECT_TRUE(named(other)) << where << ", rank " << other << ": "
                                   << text(outcome.errors[std::size_t(other)]);
     }
-    // Its own deadline, or shorter where another asked it at his.
+    // A rank waits until its own deadline, or shorter if another rank asked it at that rank's
+    // deadline.
     for (const auto& error : outcome.errors)
       EXPECT_THAT(text(error), testing::ContainsRegex(" waited ([0-9]|1[0-9]|2[0-5]) ms"));
   }
 }
 
-// Sockets instead of memory: what the peers of an end that failed are told goes over the wire.
+// The same holds over sockets: the peers of a failed end are told over the wire.
 TEST_P(TransportFaultsOf, AnEndThatFailsAtAnyMessageEndsAllRanksOverSocketsToo) {
   const Plan plan = plan_of(GetParam());
   const Outcome still = twice(plan, {});
@@ -199,7 +201,7 @@ TEST_P(TransportFaultsOf, AnEndThatFailsAtAnyMessageEndsAllRanksOverSocketsToo) 
   }
 }
 
-// Every algorithm, where it sends messages.
+// Returns every algorithm with each layout that it accepts and each size.
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const collectives::Algorithm& algorithm : collectives::all_reduce_algorithms())
@@ -220,7 +222,7 @@ std::string named(const Case& c) {
   return text;
 }
 
-// What the sizes are for.
+// A large sum has more posts than a small one, for the way back and for more segments.
 TEST(TransportFaults, TheLargeSizeHasAWayBackAndSegments) {
   for (const Case& c : cases())
     if (c.size == Size::kLarge) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Of an arena whose segments are not alike, calls of kernels are about all elements once, and each
-// is told of every element whether it decays.
+// Kernel calls cover each element of an arena with unequal segments once. Each call is told of
+// every element whether it decays.
 #include "collectives/run/update_arguments.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,8 @@ Step update() {
   return step;
 }
 
-// Every third segment decays, so that some neighbors are alike.
+// Returns whether the element's segment decays. Every third one does, so that some neighbors are
+// alike.
 bool decays(std::size_t element) {
   return element / kLength % 3 == 0;
 }
@@ -30,7 +31,7 @@ struct Calls {
   std::size_t count = 0, wrong = 0;
 };
 
-// Goes through the arena as an executor does, with budgets of so many elements.
+// Goes through the arena as an executor does, with budgets of `budget` elements.
 Calls calls(bool joins, std::size_t budget) {
   const auto ops = engine::reference_device()->ops(DType::kFloat32, {});
   engine::Buffer control(Team::control_bytes(1, 1));

@@ -9,15 +9,15 @@
 namespace lockstep::collectives::tcp {
 
 std::pair<Socket, Socket> socket_pair();
-// A connection that was dialed to this address of loopback: the dialer's end, the acceptor's end.
+// Returns the dialer's and the acceptor's end of a connection to this address of loopback.
 std::pair<Socket, Socket> tcp_pair(const std::string& address = "127.0.0.1");
 
 void send_text(const Socket& socket, const std::string& text);
-// What has come; empty if nothing has.
+// Returns what has arrived; empty for nothing.
 std::string received(const Socket& socket);
-// Waits for so many bytes; fewer where the other side closes.
+// Waits for this many bytes. Returns fewer if the other side closes.
 std::string read_text(const Socket& socket, std::size_t bytes);
-// Whether the other side may still send.
+// Returns whether the other side may still send.
 bool is_open(const Socket& socket);
 
 template <class Message>
@@ -25,7 +25,8 @@ std::string text_of(const Message& message) {
   return {reinterpret_cast<const char*>(&message), sizeof message};
 }
 
-// The proof of role 0 (dialer), 1 (acceptor) or 2 (confirmation), as handshake.h describes it.
+// Returns the proof of role 0 (dialer), 1 (acceptor) or 2 (confirmation), as handshake.h describes
+// it.
 std::string proof(char role, const std::string& hello, const std::string& challenge,
                   const std::string& secret);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Who passes the handshake, and what a stranger gets from it.
+// Only peers with the key pass the handshake, and a stranger gets nothing useful from it.
 #include "collectives/tcp/handshake.h"
 
 #include <gmock/gmock.h>
@@ -46,10 +46,11 @@ State advance_to_the_end(Handshake& side) {
   return side.advance();
 }
 
-// Somebody between a dialer and an acceptor, who passes on what he changed.
+// Passes bytes between a dialer and an acceptor, and may change them.
 class Between {
  public:
-  // Gets the bytes of one direction as they come; `from` is the number of those before.
+  // Gets the bytes of one direction as they come, and returns those to pass on. `from`: the number
+  // of bytes before them.
   using Change = std::function<std::string(std::string bytes, std::size_t from)>;
 
   explicit Between(const JobKey& dialers = kKey, const JobKey& acceptors = kKey) {
@@ -60,7 +61,7 @@ class Between {
     to_dialer_ = std::move(b);
     to_acceptor_ = std::move(d);
   }
-  // Until nothing moves any more.
+  // Passes bytes until nothing moves any more.
   void play(const Change& change_up = {}, const Change& change_down = {}) {
     for (bool moves = true; moves;) {
       dialer_->advance();
@@ -73,7 +74,7 @@ class Between {
   }
   Handshake& dialing() { return *dialer_; }
   Handshake& accepting() { return *acceptor_; }
-  std::string up, down;  // what each side sent
+  std::string up, down;  // bytes that each side sent
 
  private:
   static bool pass(const Socket& from, const Socket& to, std::string& seen, const Change& change) {
@@ -176,12 +177,14 @@ TEST(Handshake, RecordedMessagesProveNothingLater) {
 }
 
 TEST(Handshake, AReflectedMessageProvesNothing) {
-  auto [a, b] = socket_pair();  // an echo: the hello comes back as the challenge, and so on
+  // The other side is an echo: the hello comes back as the challenge, and so on.
+  auto [a, b] = socket_pair();
   Handshake dialing = dialer(std::move(a));
   while (dialing.advance() == State::kUnderWay) send_text(b, received(b));
   EXPECT_EQ(dialing.advance(), State::kRefused);
 
-  auto [c, d] = socket_pair();  // a challenge of the stranger's own, then the dialer's proof
+  // The stranger sends its own challenge, and then the dialer's proof.
+  auto [c, d] = socket_pair();
   Handshake asked = dialer(std::move(c));
   read_text(d, kHello);
   send_text(d, text_of(Handshake::Challenge{}));
@@ -191,7 +194,7 @@ TEST(Handshake, AReflectedMessageProvesNothing) {
   EXPECT_THAT(asked.problem(), HasSubstr("does not know the key of the job"));
 }
 
-// The proofs of the three roles cannot stand in for each other.
+// The proofs of the three roles cannot replace each other.
 TEST(Handshake, TheAcceptorsProofConfirmsNothing) {
   Between two;
   std::string answer;
@@ -205,7 +208,7 @@ TEST(Handshake, TheAcceptorsProofConfirmsNothing) {
   EXPECT_THAT(two.accepting().problem(), HasSubstr("confirms with a wrong proof"));
 }
 
-// A stranger that listens at an address of its own and passes everything on to a rank.
+// A relay is refused: a stranger listens at its own address and passes everything on to a rank.
 TEST(Handshake, ARelayFromAnotherAddressIsRefused) {
   auto [dialers, strangers_end] = tcp_pair("127.0.0.2");
   auto [other_end, acceptors] = tcp_pair("127.0.0.1");
@@ -226,7 +229,7 @@ TEST(Handshake, AnotherVersionIsNamedOnBothSides) {
   EXPECT_EQ(advance_to_the_end(to), State::kRefused);
   EXPECT_THAT(to.problem(), AllOf(StartsWith(at + ": "), HasSubstr("version 9"), HasSubstr("not 2"),
                                   Not(HasSubstr("\n"))));
-  const std::string head = read_text(a, 8);  // what a dialer of version 9 gets
+  const std::string head = read_text(a, 8);  // reply to a dialer of version 9
 
   auto [c, d] = tcp_pair();
   const std::string there = remote_endpoint(c);
@@ -250,7 +253,8 @@ TEST(Handshake, AnUnexpectedRankIsRefusedAndNamed) {
   }
 }
 
-// What is sent, by whom it is closed, and what is said, on both sides.
+// Peers that are silent, truncate a message or send too much end in time, on both sides. Each case
+// has what is sent, whether the peer closes, and the message.
 TEST(Handshake, SilentTruncatedAndOversizedPeersEndInTimeWithTheirAddress) {
   const std::string hello = text_of(Handshake::Hello{}),
                     challenge = text_of(Handshake::Challenge{});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the kernel's files say of network interfaces and cards, as lines for people.
+// Lines for users about network interfaces and cards, read from the kernel's files.
 #include "collectives/tcp/interfaces.h"
 
 #include <gmock/gmock.h>

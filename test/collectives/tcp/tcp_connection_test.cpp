@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a connection keeps of messages that nobody waits for yet. Two ends of a local stream, one
-// thread.
+// A connection keeps messages that no receive waits for yet. The tests use two ends of a local
+// stream and one thread.
 #include "collectives/tcp/connection.h"
 
 #include <fcntl.h>
@@ -42,7 +42,7 @@ struct Pair {
     left = std::make_unique<Connection>(Socket(files[0]), 1, "h1", kLimit);
     right = std::make_unique<Connection>(Socket(files[1]), 0, "h0", kLimit);
   }
-  // Until nothing moves any more.
+  // Moves both ends until nothing moves any more.
   void settle() {
     for (bool moved = true; moved;) {
       moved = left->progress(true, true, sent);
@@ -57,8 +57,8 @@ Bytes filled(std::size_t bytes, int value) {
   return Bytes(bytes, std::byte(value));
 }
 
-// Of the second message only what the stream itself holds leaves its sender; nothing behind it
-// arrives, not even what is waited for.
+// The second message leaves its sender only as far as the stream itself holds it. Nothing behind it
+// arrives, not even a message that a receive waits for.
 TEST(TcpConnection, KeepsNoMoreThanItsLimitOfWhatNobodyWaitsFor) {
   Pair pair;
   const Bytes one = filled(kLimit - 10, 1), two = filled(3'000'000, 2), three = filled(5, 3);
@@ -70,7 +70,7 @@ TEST(TcpConnection, KeepsNoMoreThanItsLimitOfWhatNobodyWaitsFor) {
   pair.settle();
   EXPECT_THAT(pair.sent, ElementsAre(1));
   EXPECT_THAT(pair.got, IsEmpty());
-  EXPECT_EQ(pair.right->events() & 1, 0);  // and asks for no more
+  EXPECT_EQ(pair.right->events() & 1, 0);  // asks for no more
   pair.right->post_receive(2, 2, got_two.data(), got_two.size(), pair.got);
   pair.settle();
   EXPECT_THAT(pair.got, ElementsAre(2, 3));
@@ -79,7 +79,7 @@ TEST(TcpConnection, KeepsNoMoreThanItsLimitOfWhatNobodyWaitsFor) {
   EXPECT_TRUE(got_one == one && got_two == two && got_three == three);
 }
 
-// A connection of the loopback: what a local stream does not know about, wakes by amount.
+// Holds a loopback connection. It can wake by the amount of data, which a local stream cannot.
 struct Stream {
   Stream() {
     const Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -99,7 +99,7 @@ struct Stream {
   void send(const void* data, std::size_t bytes) const {
     EXPECT_EQ(::send(far.file(), data, bytes, MSG_NOSIGNAL), ssize_t(bytes));
   }
-  // Whether a sleeper would be woken in so many milliseconds.
+  // Returns whether a sleeper would be woken within so many milliseconds.
   bool wakes(int milliseconds) const {
     pollfd polled{.fd = near->file(), .events = near->events(), .revents = 0};
     return poll(&polled, 1, milliseconds) == 1;
@@ -110,7 +110,8 @@ struct Stream {
 
 constexpr int kSoon = 10'000, kNever = 100;
 
-// Not for each packet of a long message, but for its rest, for much of it, and for its end.
+// A long message does not wake a sleeper for each packet, but for its rest, for much of it, and for
+// its end.
 TEST(TcpConnection, PartsOfAMessageWakeNobodyUntilTheyAreWorthIt) {
   for (const bool ends : {false, true}) {
     SCOPED_TRACE(ends ? "the peer ends" : "the rest comes");
@@ -142,13 +143,13 @@ TEST(TcpConnection, PartsOfAMessageWakeNobodyUntilTheyAreWorthIt) {
     while (stream.near->progress(true, true, through)) continue;
     EXPECT_THAT(through, ElementsAre(1));
     EXPECT_TRUE(got == data);
-    stream.send(&header, sizeof header);  // and what comes behind is heard at once
+    stream.send(&header, sizeof header);  // the next message wakes at once
     EXPECT_TRUE(stream.wakes(kSoon));
   }
 }
 
-// The second message does not fit beside the first; when that is taken it is kept, and the third,
-// which is waited for, gets past it.
+// The second message does not fit beside the first. When the first is taken, the second is kept.
+// The third, which a receive waits for, then gets past it.
 TEST(TcpConnection, RoomComesBackWhenAKeptMessageIsTaken) {
   Pair pair;
   const Bytes big = filled(60'000, 4);
@@ -168,7 +169,7 @@ TEST(TcpConnection, RoomComesBackWhenAKeptMessageIsTaken) {
   EXPECT_TRUE(got == big);
 }
 
-// The same where the first message is still on its way when its receive takes it over.
+// The same holds if the first message is still arriving when its receive takes it over.
 TEST(TcpConnection, RoomComesBackWhenAHalfKeptMessageIsTakenOver) {
   int files[2] = {-1, -1};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
@@ -217,8 +218,8 @@ TEST(TcpConnection, AMessageOfTheWholeLimitAndEmptyOnesBehindItAreKept) {
   EXPECT_TRUE(got == all);
 }
 
-// Random sizes around the limit, random tags, receives posted at random times: what is posted in
-// the order of its tag always gets through, in that order.
+// Messages of random sizes around the limit, with random tags and random times of receives, always
+// arrive. Those of one tag arrive in the order of their posts.
 TEST(TcpConnection, RandomOrdersGetThroughWithinTheLimit) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     Pair pair;
@@ -276,7 +277,8 @@ TEST(TcpConnection, WhatIsNoMessageIsAnErrorThatStays) {
   }
 }
 
-// A length is not believed: nothing is taken for it until somebody posts, and then it is wrong.
+// A length is not trusted. No memory is allocated for it before a receive is posted, which then
+// finds that it is wrong.
 TEST(TcpConnection, AnAbsurdLengthTakesNoMemory) {
   int files[2] = {-1, -1};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
@@ -296,8 +298,8 @@ TEST(TcpConnection, AnAbsurdLengthTakesNoMemory) {
   }
 }
 
-// A reason whose text is still on its way is no message, whatever its tag: who posts that tag
-// meanwhile waits, and hears the reason.
+// A reason is no message while its text is still arriving, whatever its tag. A receive that is
+// posted with that tag waits, and throws the reason.
 TEST(TcpConnection, AHalfReadReasonIsNotTakenForAMessage) {
   constexpr int kTag = 6;
   std::array<std::byte, 1024> why;
@@ -346,8 +348,8 @@ TEST(TcpConnection, AReasonThatIsNoErrorIsNoMessage) {
   }
 }
 
-// Of many peers that do not read each would be waited for; together they cost no more than one. A
-// bound far above half a second and far below half a second for each.
+// A transport would wait for each of many peers that do not read; together they cost no more than
+// one. The bound is far above half a second, and far below half a second per peer.
 TEST(TcpConnection, TellingManyPeersThatDoNotReadTakesNoLongerThanOne) {
   constexpr int kPeers = 20;
   const Bytes data = filled(3'000'000, 1);
@@ -367,7 +369,7 @@ TEST(TcpConnection, TellingManyPeersThatDoNotReadTakesNoLongerThanOne) {
     transport.abort({Code::kAborted, "rank 0 gives up"});
     EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(4));
   });
-  // The last one reads, and hears the rest of its message and the reason all the same.
+  // The last peer reads, and still receives the rest of its message and the reason.
   Bytes got(data.size());
   std::vector<int> through;
   reader.post_receive(7, 1, got.data(), got.size(), through);
@@ -383,7 +385,7 @@ TEST(TcpConnection, TellingManyPeersThatDoNotReadTakesNoLongerThanOne) {
   EXPECT_TRUE(got == data);
 }
 
-// Two ends of a TCP connection over loopback whose kernel holds little of what is not read.
+// Returns two ends of a TCP connection over loopback whose kernel holds few unread bytes.
 std::pair<Socket, Socket> narrow_sockets() {
   const std::vector<Socket> listeners = listen_on({"127.0.0.1"}, {});
   const auto narrow = [](const Socket& socket, int what) {
@@ -418,8 +420,8 @@ void expect_message_and_reason(Connection& reader, std::size_t bytes) {
   EXPECT_THAT(through, ElementsAre(7));
 }
 
-// A slow wire: the socket has taken all when the peer has got the least of it. That peer has sent
-// what is never read, and goes on sending.
+// On a slow wire the socket has taken everything while the peer has received little of it. That
+// peer has sent bytes that are never read, and goes on sending.
 TEST(TcpConnection, APeerThatReadsLateAndStillSendsHearsTheReason) {
   auto [mine, theirs] = narrow_sockets();
   const Bytes data = filled(300'000, 1), unread = filled(20'000, 2);
@@ -439,7 +441,7 @@ TEST(TcpConnection, APeerThatReadsLateAndStillSendsHearsTheReason) {
   expect_message_and_reason(reader, data.size());
 }
 
-// The same where the time is over before the peer has read anything: the kernel goes on.
+// The same holds if the time is over before the peer has read anything: the kernel goes on.
 TEST(TcpConnection, AnEndWithUnreadBytesTakesNothingBackOfWhatWasSent) {
   auto [mine, theirs] = narrow_sockets();
   const Bytes data = filled(100'000, 1), unread = filled(2'000, 2);
@@ -452,7 +454,7 @@ TEST(TcpConnection, AnEndWithUnreadBytesTakesNothingBackOfWhatWasSent) {
     Connection connection(std::move(mine), 1, "h1");
     connection.post_send(1, 1, data.data(), data.size(), sent);
     connection.begin_abort(std::span(memory).first(bytes));
-    EXPECT_TRUE(connection.tells());  // in the socket, and not with the peer
+    EXPECT_TRUE(connection.tells());  // in the socket, not yet received
     EXPECT_EQ(connection.events() & POLLOUT, 0);
     connection.shut();
     reader.post_send(1, 2, unread.data(), unread.size(), sent);

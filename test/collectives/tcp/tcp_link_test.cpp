@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Two processes in two network namespaces, joined by a virtual cable that is pulled: silence, which
-// no end of file announces. Needs root.
+// Two processes in two network namespaces are joined by a virtual cable that is pulled. No end of
+// file announces the silence. The tests need root.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ bool shell(const std::string& command) {
   return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-// Lines between two processes; an end of file is an empty line.
+// Passes lines between two processes; an end of file is an empty line.
 class Line {
  public:
   Line() { EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends_), 0); }
@@ -57,7 +57,7 @@ class Line {
 
 using Part = std::function<int(Transport&, const Line& line, const std::string& device)>;
 
-// Rank `me` (0 or 1) in a namespace of its own. The parent moves the cable's end into it.
+// Runs rank `me` (0 or 1) in its own namespace. The parent moves the end of the cable into it.
 int rank_main(int me, const Line& parent, const Line& peer, const std::string& device,
               const Part& part) {
   if (unshare(CLONE_NEWNET) != 0) return kNoNamespaces;
@@ -77,7 +77,7 @@ int rank_main(int me, const Line& parent, const Line& peer, const std::string& d
   return part(*transport, peer, device);
 }
 
-// Exit codes of both. Each has its end of the cable as `device`.
+// Returns the exit codes of both ranks. Each has its end of the cable as `device`.
 std::vector<int> play(const Part& zero, const Part& one) {
   const Line peer, to_zero, to_one;
   const Line* const parents[] = {&to_zero, &to_one};
@@ -109,10 +109,11 @@ std::vector<int> play(const Part& zero, const Part& one) {
   return codes;
 }
 
-// The state of a connection of this namespace, as the kernel reports it.
+// Holds the state of a connection of this namespace, as the kernel reports it.
 struct Queue {
   std::size_t unacknowledged = 0;  // bytes
-  bool window_closed = false;      // the other side's: it is asked now and then whether it is open
+  // The window of the other side is closed, and the kernel probes it now and then.
+  bool window_closed = false;
 };
 std::vector<Queue> queues() {
   constexpr unsigned kEstablished = 1, kProbesTheWindow = 4;
@@ -134,7 +135,7 @@ bool nothing_is_on_its_way() {
   return std::ranges::all_of(queues(), [](const Queue& q) { return q.unacknowledged == 0; });
 }
 
-// The other side pulls the cable when it is told to, and lives on until it is told to end.
+// Pulls the cable when the other rank says so, and lives until it is told to end.
 int pull_the_cable(Transport&, const Line& line, const std::string& device) {
   line.hear(1);
   if (!test::await(nothing_is_on_its_way)) return kWrong;
@@ -197,7 +198,8 @@ TEST_F(TcpLink, SilenceIsNoticedWhileWeSend) {
   });
 }
 
-// The peer does not read, so that its window closes; then the cable goes.
+// Silence is noticed behind a closed window. The peer does not read, so that its window closes;
+// then the cable is pulled.
 TEST_F(TcpLink, SilenceIsNoticedBehindAClosedWindow) {
   play_against_the_cable([](Transport& transport, const Line& line, const std::string&) {
     const std::vector<std::byte> data(std::size_t(30) << 20);
@@ -211,7 +213,7 @@ TEST_F(TcpLink, SilenceIsNoticedBehindAClosedWindow) {
   });
 }
 
-// A short interruption is no loss: what was on its way is sent again.
+// A short interruption is no loss: lost data is sent again.
 TEST_F(TcpLink, AnInterruptionOfASecondIsNoLoss) {
   const std::vector<int> codes = play(
       [](Transport& transport, const Line& line, const std::string&) {

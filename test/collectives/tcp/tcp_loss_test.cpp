@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A peer that dies, leaves, or does not read: processes on loopback.
+// A peer dies, leaves, or does not read. The peers are processes on loopback.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ TEST(TcpLoss, AKilledPeerIsNamedWhileWeReceive) {
   EXPECT_EQ(error.code(), Code::kPeerLost);
   EXPECT_THAT(error.what(),
               AllOf(HasSubstr("rank 1 on host "), HasSubstr("is gone (connection closed)")));
-  // and from then on from every call
+  // From then on every call throws.
   EXPECT_EQ(error_of([&] { peer.transport().test(request); }).code(), Code::kPeerLost);
   EXPECT_EQ(error_of([&] { peer.transport().progress(); }).code(), Code::kPeerLost);
   EXPECT_EQ(error_of([&] { peer.transport().post_send(1, 0, &data, 1); }).code(), Code::kPeerLost);
@@ -72,7 +72,7 @@ TEST(TcpLoss, AKilledPeerIsNoticedWithNothingToExchangeWithIt) {
 TEST(TcpLoss, AKilledPeerIsNoticedBehindAMessageThatNobodyTakes) {
   std::vector<std::byte> data(kMuch);
   Peer peer([&](Transport& transport) {
-    std::vector<std::byte> more(std::size_t(70) << 20);  // more than is kept
+    std::vector<std::byte> more(std::size_t(70) << 20);  // more than a connection keeps
     wait_for(transport, transport.post_send(0, 5, more.data(), more.size()));
   });
   std::byte one{};
@@ -100,7 +100,7 @@ TEST(TcpLoss, WhatWasSentBeforeAnOrderlyEndArrives) {
   EXPECT_EQ(got, std::vector<std::byte>(kBytes, std::byte{5}));
 }
 
-// An orderly end is no loss until something is wanted from the one who left.
+// An orderly end is no loss until something is needed from the rank that left.
 TEST(TcpLoss, APeerThatLeavesOrderlyIsMissedOnlyWhenItIsNeeded) {
   auto ranks = connect_all(3);
   ranks[2].reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How connections come about, and who is kept out.
+// Ranks connect with each other, and strangers are kept out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -35,7 +35,7 @@ Error error_of(const std::function<void()>& work) {
   return Error(Code::kInvalid, "");
 }
 
-// A client that is none of ours, on loopback.
+// Connects to a fabric on loopback without belonging to the job.
 class Stranger {
  public:
   explicit Stranger(const TcpFabric& fabric) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -46,9 +46,9 @@ class Stranger {
   bool connected() const { return connected_; }
   void send(const std::string& text) const { tcp::send_text(socket_, text); }
   std::string read(std::size_t bytes) const { return tcp::read_text(socket_, bytes); }
-  // True when the other side closes without having said anything.
+  // Returns true if the other side closes without sending anything.
   bool closed_without_a_word() const { return read(1).empty() && !tcp::is_open(socket_); }
-  // What a dialer of a job sends first, read from another connection.
+  // Returns what a dialer of a job sends first, read from another connection.
   std::string hello(const JobKey& key = kTestKey, int from = 0, int to = 1) const {
     auto [ours, theirs] = tcp::socket_pair();
     const auto dialer = Handshake::dial(std::move(ours), key, from, to, engine::Clock::now() + 30s);
@@ -67,7 +67,8 @@ class Stranger {
 
 constexpr std::size_t kChallenge = sizeof(Handshake::Challenge), kProof = Handshake::kDigestBytes;
 
-// Rank 1 waits for rank 0; meanwhile `intrude`; then rank 0 comes, to `at`. Both must be connected.
+// Lets rank 1 wait for rank 0, calls `intrude`, and lets rank 0 connect to `at`. Expects that both
+// are connected.
 void expect_meeting(TcpFabric& zero, TcpFabric& one, const std::string& at,
                     const std::function<void()>& intrude) {
   const std::vector<std::string> address = {on_loopback(zero), at};
@@ -144,8 +145,8 @@ TEST(TcpMeeting, ASilentClientIsDroppedWhileOthersAreStillAwaited) {
   });
 }
 
-// An attempt with the right key that is given up before it is confirmed must not be taken for the
-// connection.
+// An attempt with the right key must not be taken for the connection if it is abandoned before it
+// is confirmed.
 TEST(TcpMeeting, AnAttemptThatIsGivenUpIsNotUsed) {
   meets_in_spite_of([](const TcpFabric& fabric) {
     for (int i = 0; i < 5; ++i) {
@@ -159,7 +160,7 @@ TEST(TcpMeeting, AnAttemptThatIsGivenUpIsNotUsed) {
   });
 }
 
-// Whoever listens at an address of a rank: answers by `answer`, and keeps what it got.
+// Listens at an address of a rank, replies with `answer`, and keeps what it got.
 class FalseRank {
  public:
   using Answer = std::function<void(const tcp::Socket&, std::string& got)>;
@@ -214,7 +215,7 @@ TEST(TcpMeeting, AStrangerThatListensLearnsNoKeyAndIsNamed) {
   EXPECT_EQ(got.find(kTestKey.secret.substr(0, 8)), std::string::npos);
 }
 
-// What a stranger got from rank 0 does not open rank 1.
+// A stranger cannot open rank 1 with what it got from rank 0.
 TEST(TcpMeeting, WhatAStrangerGotIsOfNoUseElsewhere) {
   std::string got;
   {
@@ -230,7 +231,7 @@ TEST(TcpMeeting, WhatAStrangerGotIsOfNoUseElsewhere) {
     const Stranger replay(one), patched(one);
     replay.send(got);
     EXPECT_TRUE(replay.closed_without_a_word());
-    Handshake::Hello hello;  // with the address that the connection really has
+    Handshake::Hello hello;  // with the connection's real address
     got.copy(reinterpret_cast<char*>(&hello), sizeof hello);
     hello.dialed = {};
     on_loopback(one).copy(hello.dialed.data(), hello.dialed.size() - 1);
@@ -241,8 +242,8 @@ TEST(TcpMeeting, WhatAStrangerGotIsOfNoUseElsewhere) {
   });
 }
 
-// 127.0.0.2 is nearer than 127.0.0.1, which is this host's own. One stranger there has no key; the
-// other passes everything on to the rank.
+// 127.0.0.2 is nearer than 127.0.0.1, which is this host's own. One stranger there has no key, and
+// the other passes everything on to the rank.
 TEST(TcpMeeting, RanksMeetBehindAStrangerAtTheFirstAddress) {
   for (const bool relays : {false, true}) {
     TcpFabric zero(kLoopback), one(kLoopback);
@@ -273,7 +274,7 @@ TEST(TcpMeeting, AfterTheMeetingNothingListens) {
 
 TEST(TcpMeeting, WhoDoesNotComeIsNamed) {
   TcpFabric one(kLoopback), absent(kLoopback);
-  const std::string silent = on_loopback(absent);  // listens, but nobody answers
+  const std::string silent = on_loopback(absent);  // listens, but never answers
   const Error error = error_of([&] {
     one.connect({1}, {{1, 0}, {1, 2}, {1, 3}}, {silent, on_loopback(one), silent, "127.0.0.1:1"},
                 kTestKey, 300ms);
@@ -305,7 +306,7 @@ TEST(TcpMeeting, RanksWithAnotherKeyDoNotMeetAndBothSayWhy) {
 TEST(TcpMeeting, AnAddressThatLeadsNowhereIsPassedOver) {
   TcpFabric zero(kLoopback), one(kLoopback);
   const std::string port = on_loopback(one).substr(9);
-  // Refused, because nothing listens there; unroutable; and the right one.
+  // Nothing listens at the first address, the second is unroutable, and the third is right.
   const std::vector<std::string> address = {on_loopback(zero),
                                             "127.0.0.9,240.0.0.1,127.0.0.1" + port};
   std::unique_ptr<Transport> at_one;
@@ -350,7 +351,7 @@ TEST(TcpMeeting, OneThatComesMuchLaterIsWaitedFor) {
   EXPECT_EQ(zero.connect({0}, {{0, 1}}, address, kTestKey, 30s).size(), 1u);
 }
 
-// Who knows that somebody will not come need not wait for the deadline.
+// A process need not wait for the deadline if it knows that another one will not come.
 TEST(TcpMeeting, WhatIsKnownMeanwhileEndsItAtOnce) {
   TcpFabric zero(kLoopback), one(kLoopback);
   const std::vector<std::string> address = {on_loopback(zero), on_loopback(one)};

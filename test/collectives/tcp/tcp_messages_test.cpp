@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Messages over sockets: whole, in order, whatever comes first.
+// Messages over sockets arrive whole and in order, whatever comes first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
-// The contents of a message as its sender and its receiver both know them.
+// Returns the contents of a message, as its sender and its receiver both know them.
 Bytes content(std::size_t bytes, std::uint64_t key) {
   std::vector<std::uint64_t> words((bytes + 7) / 8);
   std::uint64_t x = key * 0x9e3779b97f4a7c15u + 1;
@@ -48,7 +48,7 @@ std::uint64_t key_of(int from, int to, int tag, int count) {
 }
 
 struct Message {
-  int peer = 0, tag = 0, count = 0;  // count: how manieth of this peer and tag
+  int peer = 0, tag = 0, count = 0;  // count: index within this peer and tag
   std::size_t bytes = 0;
 };
 
@@ -62,7 +62,7 @@ Error error_of(const std::function<void()>& work) {
   return Error(Code::kInvalid, "");
 }
 
-// What `from` sends to `to`: known to both.
+// Returns what `from` sends to `to`; both know it.
 std::vector<Message> messages(int from, int to, std::uint64_t seed) {
   constexpr std::size_t kSizes[] = {0,      1,      15,     16,      17,       4096,
                                     60'000, 60'000, 60'000, 300'000, 5'000'000};
@@ -81,8 +81,8 @@ std::vector<Message> messages(int from, int to, std::uint64_t seed) {
 
 class TcpMessages : public testing::TestWithParam<std::uint64_t> {};
 
-// Each rank posts its sends to all and its receives from all in one random order, with moves in
-// between; only the order within a peer and a tag is kept.
+// Each rank posts its sends to all and its receives from all in one random order, with progress in
+// between. Only the order within a peer and a tag is kept.
 TEST_P(TcpMessages, ArriveWholeInTheOrderOfTheirTagWhateverTheOrderOfThePosts) {
   constexpr int kRanks = 4;
   const std::uint64_t seed = GetParam();
@@ -96,7 +96,7 @@ TEST_P(TcpMessages, ArriveWholeInTheOrderOfTheirTagWhateverTheOrderOfThePosts) {
       Bytes data;
       int request = -1;
     };
-    std::vector<std::vector<Job>> queues;  // by peer, tag and direction: order matters within one
+    std::vector<std::vector<Job>> queues;  // per peer, tag and direction, in order
     for (int peer = 0; peer < kRanks; ++peer) {
       if (peer == me) continue;
       for (const bool send : {true, false}) {
@@ -160,7 +160,7 @@ TEST(TcpTransport, APostTakesOverAMessageThatIsHalfReceived) {
   const Bytes early = content(20'000'000, 3);
   Bytes late(early.size());
   const int request = ranks[0]->post_send(1, 8, early.data(), early.size());
-  for (int i = 0; i < 4; ++i) {  // a part of it only: what the socket's memory holds
+  for (int i = 0; i < 4; ++i) {  // only a part: what the socket holds
     ranks[0]->progress();
     ranks[1]->progress();
   }
@@ -190,7 +190,7 @@ TEST(TcpTransport, AnotherLengthThanPostedIsAnErrorWhoeverComesFirst) {
     EXPECT_EQ(error.code(), Code::kInvalid);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("message 7"), HasSubstr("rank 0"), HasSubstr("100"),
                                     HasSubstr("200")));
-    EXPECT_THROW(ranks[1]->progress(), Error);  // and stays
+    EXPECT_THROW(ranks[1]->progress(), Error);  // the error stays
   }
 }
 
@@ -217,7 +217,7 @@ TEST(TcpTransport, ARankWithoutConnectionIsRefusedByName) {
 TEST(TcpTransport, SleepEndsWhenSomethingComesAndWhenTheTimeIsOver) {
   const auto ranks = connect_all(2);
   std::byte one{1}, two{};
-  ranks[1]->sleep(1000);  // nothing comes: it ends nevertheless
+  ranks[1]->sleep(1000);  // ends although nothing comes
   const int receive = ranks[1]->post_receive(0, 1, &two, 1);
   ranks[0]->post_send(1, 1, &one, 1);
   const auto begin = engine::Clock::now();
@@ -244,12 +244,12 @@ TEST(TcpMessages, ASleepEndsWhenAnotherThreadWakesIt) {
     std::this_thread::sleep_for(1ms);
   }
   sleeper.join();
-  EXPECT_TRUE(transport.wake());  // one that comes before the sleep ends it at once
+  EXPECT_TRUE(transport.wake());  // a wake before a sleep ends it
   transport.sleep(60'000'000);
   EXPECT_LT(engine::Clock::now() - begin, 30s);
 }
 
-// A sleep that was ended by a wake does not keep that for the next one.
+// A wake that ended a sleep does not end the next one.
 TEST(TcpMessages, AWakeIsUsedUp) {
   const auto transports = connect_all(2);
   ASSERT_TRUE(transports[0]->wake());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which addresses and ports a job listens on and connects to.
+// The addresses and ports that a job listens on and connects to.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ Error error_of(const TcpOptions& options) {
   return Error(Code::kAborted, "");
 }
 
-// A range of ports that nobody listens on: the system picked its first one a moment ago.
+// Returns a range of free ports. The system picked its first port a moment ago.
 TcpOptions free_range(int length) {
   for (;;) {
     const int first = port_of(TcpFabric(kLoopback));
@@ -74,7 +74,7 @@ bool have_six() {
   return socket && bind(socket.file(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0;
 }
 
-// Two ranks that know each other's address exchange a number.
+// Exchanges a number between two ranks that know each other's address.
 void exchange(TcpFabric& zero, TcpFabric& one, const std::vector<std::string>& address) {
   std::unique_ptr<Transport> at_one;
   std::jthread other([&] {
@@ -109,7 +109,7 @@ TEST(TcpOptions, OnlyTheAnnouncedAddressesListen) {
   }
 }
 
-// The addresses of the interface are told, and nothing else listens.
+// The addresses of the interface are announced, and nothing else listens.
 TEST(TcpOptions, OfOneInterfaceOnlyItsAddressesAreUsed) {
   TcpFabric zero({.interface = "lo"}), one({.interface = "lo"});
   EXPECT_THAT(zero.address(), HasSubstr("127.0.0.1"));

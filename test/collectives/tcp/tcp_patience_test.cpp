@@ -10,7 +10,7 @@ namespace tcp_patience_test {
 using namespace std::chrono_literals;
 using engine::Clock;
 
-// A rank that computes for long does not read; its host answers for it.
+// A rank that computes for long does not read, but its host answers for it.
 TEST(TcpLoss, APeerThatIsStoppedForSevenSecondsIsNotLost) {
   Peer peer([](Transport& transport) {
     std::vector<std::byte> all(kMuch);

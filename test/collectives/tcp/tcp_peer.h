@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A peer in another process: for tests of death and silence.
+// A peer in another process, for tests of death and silence.
 #pragma once
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,10 +12,10 @@
 
 namespace lockstep::collectives {
 
-inline constexpr std::size_t kMuch = std::size_t(30) << 20;  // more than the memory of the sockets
+inline constexpr std::size_t kMuch = std::size_t(30) << 20;  // more than the sockets hold
 
-// Rank 1 in another process, connected with rank 0 here. It plays `part`, then exits; what it
-// throws is exit code 3.
+// Runs rank 1 in another process, connected with rank 0 here. It runs `part` and exits; the exit
+// code is 3 if `part` throws.
 class Peer {
  public:
   explicit Peer(const std::function<void(Transport&)>& part) {

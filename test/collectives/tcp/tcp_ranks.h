@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Ranks as threads, each with a fabric of its own on loopback: what the tests of sockets share.
+// Ranks as threads, each with its own fabric on loopback, for the tests of sockets.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -14,22 +14,23 @@ namespace lockstep::collectives {
 inline const JobKey kTestKey{"test", std::string(32, 'k')};
 inline const TcpOptions kLoopback{.interface = "lo"};
 
-// The transports of `ranks`, all connected with all.
+// Returns the transports of `ranks` ranks, all connected with each other.
 std::vector<std::unique_ptr<Transport>> connect_all(int ranks);
 
-// "127.0.0.1:35012", of a fabric that listens on loopback.
+// Returns the address of a fabric that listens on loopback, such as "127.0.0.1:35012".
 std::string on_loopback(const TcpFabric& fabric);
 
-// Runs `body(rank)` on one thread each and throws the first error.
+// Runs `body(rank)` on one thread per rank and throws the first error.
 void on_threads(int ranks, const std::function<void(int)>& body);
 
-// Moves the transport until the request is through; throws Error(kTimeout) after 60 s.
+// Moves the transport until the request is complete. Throws Error(kTimeout) after 60 s.
 void wait_for(Transport& transport, int request);
 
-// Moves the transport until `condition`; the same.
+// Moves the transport until `condition` holds. Throws Error(kTimeout) after 60 s.
 void wait_until(Transport& transport, const std::function<bool()>& condition);
 
-// Moves the transport until nothing moves any more, for a tenth of a second; the same.
+// Moves the transport until nothing has moved for a tenth of a second. Throws Error(kTimeout) after
+// 60 s.
 void wait_until_still(Transport& transport);
 
 }  // namespace lockstep::collectives

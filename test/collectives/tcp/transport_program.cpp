@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// One process of a job under mpirun, whose ranks (two a process) exchange messages as if each
-// process were a host. usage: transport_program tcp|mpi PART, of which there are:
-// - messages: all ranks with all, many lengths and tags, two threads a process; 0 when all is
-// right;
-// - ring: sums of a ring over the transport, by executors; 0 when they are exact;
+// Runs one process of a job under mpirun, whose ranks (two per process) exchange messages as if
+// each process were a host. Usage: transport_program tcp|mpi PART, with these parts:
+// - messages: all ranks exchange many lengths and tags, with two threads per process; exit code 0
+//   if all is right;
+// - ring: executors run the sums of a ring over the transport; exit code 0 if they are exact;
 // - lengths: sender and receiver name different lengths, and the receiver must notice;
-// - tell: rank 0 stops and says why, and its peers must hear its words;
+// - tell: rank 0 stops and says why, and its peers must receive the reason;
 // - late: the last process posts nothing, and the others must be told at the deadline.
 #include <fmt/core.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ void check(bool ok, const std::string& what) {
 struct Job {
   std::string kind;
   std::unique_ptr<Bootstrap> bootstrap;
-  int each = 2;  // ranks of a process
+  int each = 2;  // ranks per process
   int me() const { return bootstrap->process(); }
   int ranks() const { return each * bootstrap->processes(); }
   std::vector<int> mine() const {
@@ -60,7 +60,7 @@ struct Job {
     for (int rank = 0; rank < ranks(); ++rank) all.push_back(rank / each);
     return all;
   }
-  // All ranks of other processes are peers.
+  // Connects the ranks of this process with all ranks of other processes.
   Transports connect() const {
     std::vector<std::pair<int, int>> pairs;
     for (const int rank : mine())
@@ -75,7 +75,7 @@ struct Job {
   }
 };
 
-// Moves the transport until the request is through.
+// Moves the transport until the request is complete. Throws Error(kTimeout) after `most`.
 void wait_for(Transport& transport, int request, std::chrono::milliseconds most = 60s) {
   const auto end = lockstep::engine::Clock::now() + most;
   while (!transport.test(request)) {
@@ -107,7 +107,8 @@ std::byte value(int from, int to, int tag, std::size_t message, std::size_t i) {
   return std::byte(std::size_t(from * 31 + to * 7 + tag * 3) + message * 11 + i * 13);
 }
 
-// One rank: to and from each peer, in two tags, all lengths; the second tag is received first.
+// Exchanges messages of all lengths between one rank and each peer, in two tags. The second tag is
+// received first.
 void exchange_all(const Job& job, Transport& transport, int rank) {
   struct Request {
     int number;
@@ -158,7 +159,8 @@ int messages(const Job& job) {
   return 0;
 }
 
-// One rank a process; everybody's numbers are small and whole, so that sums are exact.
+// Runs the sums of a ring with one rank per process. All numbers are small and whole, so that sums
+// are exact.
 int ring(Job& job, bool late) {
   job.each = 1;
   const int me = job.me(), n = job.ranks();
@@ -207,7 +209,7 @@ int different_lengths(Job& job) {
                                                        {mpi::kChunk + 1, 100},
                                                        {100, mpi::kChunk + 1},
                                                        {2 * mpi::kChunk, 3 * mpi::kChunk}};
-  std::vector<Transports> kept;  // what is under way lives on
+  std::vector<Transports> kept;  // keeps pending messages alive
   std::vector<std::byte> data(4 * mpi::kChunk);
   for (const auto& [sent, expected] : cases) {
     kept.push_back(job.connect());

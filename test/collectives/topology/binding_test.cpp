@@ -70,8 +70,8 @@ TEST(Binding, AQuotaCountsLikeFewerProcessors) {
   EXPECT_EQ(plan_binding(processes, 0, {}, 1, 4).warning, "");
 }
 
-// Two NUMA nodes of four cores with two hyperthreads each, numbered as Linux does: the second
-// hyperthreads behind all first ones.
+// Returns two NUMA nodes of four cores with two hyperthreads each. As Linux does, it numbers all
+// first hyperthreads before all second ones.
 MachineMap two_nodes() {
   MachineMap map;
   for (int number = 0; number < 16; ++number)
@@ -80,7 +80,7 @@ MachineMap two_nodes() {
   return map;
 }
 
-// Each replica's processors where each is a process of its own.
+// Returns each replica's processors if each replica is a process of its own.
 std::vector<std::vector<int>> bound(const MachineMap& map, const std::vector<int>& allowed,
                                     int replicas, int threads = 1) {
   const std::vector<HostProcess> processes(std::size_t(replicas), HostProcess{allowed, 1});
@@ -90,8 +90,9 @@ std::vector<std::vector<int>> bound(const MachineMap& map, const std::vector<int
   return all;
 }
 
-// What holds for every number of ranks: nobody shares a processor, nobody leaves what he was given,
-// as many as can be have a core of their own, and ranks go through the nodes in their order.
+// Checks what holds for every number of ranks. No two ranks share a processor, and no rank leaves
+// the set that it was given. As many as possible have their own core, and ranks follow the order of
+// the nodes.
 void expect_lawful(const MachineMap& map, const std::vector<int>& allowed, int ranks) {
   SCOPED_TRACE(ranks);
   const auto all = bound(map, allowed, ranks);
@@ -144,11 +145,11 @@ TEST(Binding, MoreRanksThanHyperthreadsTakeTurns) {
 
 TEST(Binding, RanksStayInsideTheSetsThatTheyWereGiven) {
   const MachineMap map = two_nodes();
-  const std::vector<int> some{1, 2, 5, 6, 7, 10, 13};  // cores 1, 2 | 5, 6, 7, some with siblings
+  const std::vector<int> some{1, 2, 5, 6, 7, 10, 13};  // cores 1-2 | 5-7, some with siblings
   for (int ranks = 1; ranks <= 7; ++ranks) expect_lawful(map, some, ranks);
   EXPECT_THAT(bound(map, some, 3),
               ElementsAre(ElementsAre(1), ElementsAre(2, 10), ElementsAre(5, 6, 7, 13)));
-  // A launcher that gave each process a node.
+  // A launcher may give each process a node.
   const std::vector<HostProcess> given{{{0, 1, 2, 3, 8, 9, 10, 11}, 2},
                                        {{4, 5, 6, 7, 12, 13, 14, 15}, 2}};
   EXPECT_THAT(plan_binding(given, 1, map, 1, 8).processors,

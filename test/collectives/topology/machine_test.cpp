@@ -21,7 +21,7 @@ namespace machine_test {
 
 namespace fs = std::filesystem;
 
-// A tree of control groups in a temporary folder.
+// Holds a tree of control groups in a temporary folder.
 class Cgroup : public testing::Test {
  protected:
   Cgroup() : root_(fs::temp_directory_path() / ("lockstep_cgroup_" + std::to_string(getpid()))) {
@@ -59,7 +59,7 @@ TEST_F(Cgroup, VersionTwoTheTightestOfTheGroupAndThoseAboveCounts) {
   const CgroupLimits found = limits();
   EXPECT_DOUBLE_EQ(found.cores, 1.5);
   EXPECT_EQ(found.memory, 1000000u);
-  EXPECT_EQ(found.available, 500000u);  // of the upper group: 4000000 - (3900000 - 400000)
+  EXPECT_EQ(found.available, 500000u);  // upper group: 4000000 - (3900000 - 400000)
 }
 
 TEST_F(Cgroup, VersionTwoMaxIsNoLimit) {
@@ -117,7 +117,7 @@ TEST(Machine, SaysWhatTheSystemSays) {
 }
 
 TEST(Machine, CountsOnlyProcessorsThatMayRunIt) {
-  std::jthread([] {  // affinity belongs to the thread: the others keep theirs
+  std::jthread([] {  // affinity belongs to this thread alone
     cpu_set_t all, one;
     ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
     CPU_ZERO(&one);
@@ -139,7 +139,7 @@ TEST(Machine, MemoryThatAResourceLimitForbidsIsNotAvailable) {
   const std::size_t unlimited = available_memory();
   EXPECT_LT(available_memory(4), unlimited / 3) << "processes share what is free";
   rlimit tight = before;
-  std::size_t pages = 0;  // of addresses that are taken
+  std::size_t pages = 0;  // mapped address space
   std::ifstream("/proc/self/statm") >> pages;
   const std::size_t room = std::size_t(64) << 20;
   tight.rlim_cur = pages * std::size_t(sysconf(_SC_PAGESIZE)) + room;
@@ -148,7 +148,7 @@ TEST(Machine, MemoryThatAResourceLimitForbidsIsNotAvailable) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   EXPECT_LE(limited, std::min(room, unlimited));
   EXPECT_GE(limited, std::min(room / 2, unlimited / 2));
-  // Between the two a sanitizer may take a page for itself.
+  // A sanitizer may take a page between the two calls.
   EXPECT_GE(shared, std::min(limited / 2, unlimited / 8)) << "the limit is of this process alone";
 }
 
@@ -158,7 +158,7 @@ TEST(Machine, TheMemoryOfThisProcessIsWhatItTouched) {
   const std::vector<char> block(std::size_t(64) << 20, 1);
   const std::size_t growth = process_memory() - before;
   EXPECT_GE(growth, block.size() * 9 / 10);
-  EXPECT_LE(growth, block.size() * 8);  // the thread sanitizer keeps four times as much beside it
+  EXPECT_LE(growth, block.size() * 8);  // the thread sanitizer adds four times as much
 }
 
 }  // namespace machine_test

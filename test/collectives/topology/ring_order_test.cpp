@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a ring goes through hosts and their links, and that its plan goes that way.
+// A ring follows the hosts and their links, and its plan follows the ring.
 #include "collectives/topology/ring_order.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ std::vector<int> numbers(int n) {
   return list;
 }
 
-// Devices with a port of 1 byte/s, and links.
+// Returns devices with a port of 1 byte/s and these links.
 HostCosts devices(std::vector<PeerLink> links) {
   HostCosts costs;
   costs.link = LinkClass::kNvlink;
@@ -49,7 +49,7 @@ double weakest(const HostCosts& costs, const std::vector<int>& way, bool closed)
 }
 
 TEST(RingOrder, OfTheExamples) {
-  // Along the double links, of which each device has two.
+  // The order follows the double links, of which each device has two.
   const Topology cube = example_topology("1x8");
   EXPECT_THAT(ring_order(cube), ElementsAre(0, 3, 2, 1, 5, 6, 7, 4));
   EXPECT_EQ(weakest(cube.hosts[0].costs, ring_order(cube), true), 50e9);
@@ -59,15 +59,16 @@ TEST(RingOrder, OfTheExamples) {
         << alike;
 }
 
-// Each host from one end to another, and from there to the next host: H edges between H hosts.
+// A ring goes through each host from one end to another, and from there to the next host. This
+// makes H edges between H hosts.
 TEST(RingOrder, OfSeveralHostsGoesOnceThroughEach) {
   const Topology cubes = equal_hosts(3, 8, example_topology("1x8").hosts[0].costs, {}, 1, "cuda");
   EXPECT_THAT(ring_order(cubes), ElementsAre(0, 3, 2, 1, 5, 6, 7, 4, 8, 11, 10, 9, 13, 14, 15, 12,
                                              16, 19, 18, 17, 21, 22, 23, 20));
-  // A chain is a way through a host, though no circle: 2 - 0 - 1.
+  // A chain is a path through a host, though no circle: 2 - 0 - 1.
   const Topology chains = equal_hosts(2, 3, devices({{0, 1, 5}, {0, 2, 5}}), {});
   EXPECT_THAT(ring_order(chains), ElementsAre(1, 0, 2, 4, 3, 5));
-  // Ranks placed a, b, a, b stand a, a, b, b.
+  // Ranks that are placed a, b, a, b are ordered a, a, b, b.
   Topology mixed = equal_hosts(2, 3, devices({{0, 1, 5}, {0, 2, 5}}), {});
   for (std::size_t rank = 0; rank < 6; ++rank) mixed.ranks[rank].host = int(rank % 2);
   EXPECT_THAT(ring_order(mixed), ElementsAre(2, 0, 4, 3, 1, 5));
@@ -78,7 +79,8 @@ TEST(RingOrder, IsTheSameFromWhatAFileSays) {
   EXPECT_EQ(ring_order(topology_from_json(to_json(cubes))), ring_order(cubes));
 }
 
-// Of all orders, in the order of the numbers, the first whose weakest link none surpasses.
+// The order is the first one, by the numbers of its ranks, whose weakest link no other order
+// surpasses.
 TEST(RingOrder, IsTheBestThereIs) {
   std::mt19937 random(69);
   for (int trial = 0; trial < 300; ++trial) {
@@ -102,7 +104,7 @@ TEST(RingOrder, IsTheBestThereIs) {
 TEST(RingOrder, OfManyDevicesFollowsTheStrongestLinkFromEach) {
   constexpr int kRanks = 20;
   HostCosts costs = devices({});
-  for (int rank = 0; rank < kRanks; ++rank)  // seven on, round and round
+  for (int rank = 0; rank < kRanks; ++rank)  // each to the seventh after it
     costs.links.push_back({rank, (rank + 7) % kRanks, 9});
   std::vector<int> wanted;
   for (int rank = 0; rank < kRanks; ++rank) wanted.push_back(rank * 7 % kRanks);
@@ -119,7 +121,7 @@ TEST(RingOrder, SixteenDevicesOfWhichEachLinkIsAnotherAreSearched) {
   EXPECT_EQ(order, numbers(16));
 }
 
-// The plan goes that way, is right, and crosses the network H times.
+// The plan follows this order, is right, and crosses the network H times.
 TEST(RingOrder, IsThatOfThePlan) {
   const Topology cubes = equal_hosts(2, 8, example_topology("1x8").hosts[0].costs, {}, 1, "cuda");
   const Request request = priced_request(cubes, std::size_t(1) << 20);

@@ -133,7 +133,8 @@ TEST(Topology, ASmallerClusterIsItsFirstHosts) {
   EXPECT_EQ(few.ranks[3].device, "cpu:1");
 }
 
-// As of processes with GPUs, of which some reach each other's memory: two machines.
+// Processes are joined if they are hosts of their own and reach the memory of each other's GPUs.
+// Here there are two machines.
 TEST(Topology, ProcessesThatAreHostsOfTheirOwnAreJoined) {
   Topology t;
   t.hosts = {{.name = "a#0", .memory = 7}, {.name = "a#1"}, {.name = "b#0"}, {.name = "b#1"}};

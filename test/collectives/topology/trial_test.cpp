@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What trials make of prices and choices, and which are made.
+// Trials change prices and choices, and a run selects which trials it makes.
 #include "collectives/topology/trial.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ TEST(Trial, TheFactorIsWhatWasMeasuredAndFadesBehind) {
   EXPECT_EQ(trial_factor({}, "ring", 2048), 1);
 }
 
-// Nothing is chosen because it was not timed.
+// Nothing is chosen only because it was not timed.
 TEST(Trial, WhatWasTimedIsThePriceAndWhatWasNotHasTheLargestFactor) {
   const std::vector<Trial> trials{{"ring", 2048, 100 * kUs, 800 * kUs},
                                   {"direct", 2048, 300 * kUs, 600 * kUs},
@@ -92,7 +92,7 @@ TEST(Trial, OnOneHostGoesTo4MiBAndBetweenHostsTo64KiBAndWhereToldToLess) {
   EXPECT_EQ(largest(equal_hosts(2, 2, {}, {}), kMostTriedOnHost), std::size_t(64) << 10);
 }
 
-// As a run does it: a group for each size, of which the times come back.
+// The test works as a run does: each size has a group, whose times come back.
 TEST(Trial, TimesAreOfTheAlgorithmAndTheSize) {
   Topology topology = example_topology("4x4");
   auto& trials = topology.trials = planned_trials(topology, 0.04);
@@ -112,7 +112,7 @@ TEST(Trial, TimesAreOfTheAlgorithmAndTheSize) {
         return t.algorithm == probe.algorithm && t.bytes == probe.size;
       });
       ASSERT_NE(trial, trials.end());
-      // Of each repetition the slowest rank counts, and one of four does not.
+      // The slowest rank of each repetition counts, and one of the four repetitions does not.
       const double seconds = trial->simulated * double(samples.size() + 2);
       samples.push_back({probe,
                          {{seconds / 2, seconds, seconds / 3},
@@ -135,8 +135,8 @@ TEST(Trial, TimesAreOfTheAlgorithmAndTheSize) {
   EXPECT_EQ(std::round(trials[0].seconds / trials[0].simulated), 2) << "without samples it stays";
 }
 
-// Bursts of other work, in thirds of the time. What is left counts, and where too little is left
-// the trial is to be run again.
+// Bursts of other work take some thirds of the time. Undisturbed repetitions count; if there are
+// too few, the trial has to run again.
 TEST(Trial, WhatOtherWorkDisturbedDoesNotCountOrIsFound) {
   const auto sample = [](const std::string_view name, const std::vector<double>& seconds) {
     Sample made{{.kind = Probe::Kind::kSum, .size = 4096, .algorithm = name}, {}};
@@ -159,7 +159,8 @@ TEST(Trial, WhatOtherWorkDisturbedDoesNotCountOrIsFound) {
       << "run again";
 }
 
-// `factor`: what other work makes of a repetition.
+// Disturbed trials are timed again, and then left out. `factor` is the slowdown of a repetition by
+// other work.
 TEST(Trial, WhatOtherWorkDisturbsIsTimedAgainAndThenLeftOut) {
   using Factor = std::function<double(int round, std::string_view algorithm, int repetition)>;
   int rounds = 0;
@@ -194,7 +195,8 @@ TEST(Trial, WhatOtherWorkDisturbsIsTimedAgainAndThenLeftOut) {
   for (const Trial& trial : never) EXPECT_NEAR(trial.seconds, 1e-5, 1e-12);
 }
 
-// Of equals the simplest, whatever the last digits of their times are, in every run.
+// The simplest of equal algorithms is chosen in every run, whatever the last digits of their times
+// are.
 TEST(Trial, OfEqualsTheSimplestIsChosenEveryTime) {
   std::mt19937 random(7);
   Topology topology = equal_hosts(1, 2, {}, {}, 2);
@@ -217,7 +219,7 @@ TEST(Trial, OfEqualsTheSimplestIsChosenEveryTime) {
   }
 }
 
-// What they took the first time says how often: in all no longer than they have.
+// The times of the first round determine the repetitions, so that all trials end in time.
 TEST(Trial, TheyEndInTime) {
   Topology topology = example_topology("4x4");
   topology.trials = planned_trials(topology, 0.04);
@@ -242,7 +244,7 @@ TEST(Trial, TheyEndInTime) {
   }
 }
 
-// However far few bytes were off: more take as long.
+// Prices rise with the bytes, however wrong the price of few bytes was.
 TEST(Trial, PricesRise) {
   Topology topology = example_topology("4x4");
   for (const double off : {0.01, 100.0}) {
@@ -256,7 +258,7 @@ TEST(Trial, PricesRise) {
   }
 }
 
-// What ranks do alone, or a half of a sum, is not what was tried.
+// Trials do not apply to what ranks do alone, or to a half of a sum.
 TEST(Trial, OtherCollectivesArePricedByCosts) {
   Topology topology = example_topology("4x4");
   topology.trials = planned_trials(topology, 0.04);
@@ -291,7 +293,7 @@ TEST(Trial, TheChoiceGoesByIt) {
       plan_all_reduce(example_topology("4x4"), all_reduce_algorithms(), {}, {bytes, 64 << 20});
   for (std::size_t i = 0; i < untried.algorithms().size(); ++i)
     EXPECT_EQ(choose().price(1, i).seconds, untried.price(1, i).seconds) << "far from any trial";
-  // Of the two alone, the trials are the reason.
+  // If only these two compete, the trials are the reason.
   std::vector<Algorithm> two;
   for (const Algorithm& algorithm : all_reduce_algorithms())
     if (algorithm.name == before.algorithm || algorithm.name == before.runner_up)

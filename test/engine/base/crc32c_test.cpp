@@ -10,7 +10,7 @@ namespace crc32c_test {
 
 using engine::crc32c;
 
-// RFC 3720, appendix B.4.
+// The expected values are those of RFC 3720, appendix B.4.
 TEST(Crc32c, KnownAnswers) {
   EXPECT_EQ(crc32c(""), 0u);
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);

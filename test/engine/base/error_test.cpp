@@ -102,14 +102,14 @@ TEST(ErrorBytes, WhatDoesNotFitIsLeftOut) {
   EXPECT_EQ(back->what(), std::string(48, 'x'));
 }
 
-// A code, a flag, an option, a count of ranks and a rank that cannot be.
+// An invalid code, flag, option, rank count, or rank makes the bytes unreadable.
 TEST(ErrorBytes, OtherBytesAreNoError) {
   std::array<std::byte, 64> bytes{};
   const std::size_t count = write_error(Error(Code::kIo, "", {5}), bytes);
   ASSERT_EQ(count, 12u);
   EXPECT_FALSE(read_error(std::string_view()));
   EXPECT_FALSE(read_error(std::span(bytes).first(3)));
-  EXPECT_FALSE(read_error(std::span(bytes).first(11)));  // half a rank
+  EXPECT_FALSE(read_error(std::span(bytes).first(11)));  // cuts the rank in half
   for (const auto& [at, value] : {std::pair(0, 200), std::pair(1, 2), std::pair(2, 99),
                                   std::pair(5, 255), std::pair(11, 255)}) {
     auto wrong = bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The two number types of 16 bits, bit by bit: each of their 65,536 values, and each border between
-// two of them.
+// Tests the two 16-bit number types bit by bit: each of their 65,536 values, and each midpoint
+// between neighbors.
 #include "engine/base/half.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,8 @@ T of_bits(std::uint32_t bits) {
 template <class T>
 constexpr std::uint32_t kInfinity = std::uint32_t(Form<T>::kExponents - 1) << Form<T>::kFraction;
 
-// By the definition: sign, power of two, one and a fraction; the smallest power without the one.
+// Returns the value by definition: sign, power of two, and significand. Subnormal numbers have the
+// smallest power and no implicit one.
 template <class T>
 double defined(std::uint32_t bits) {
   const int fraction = int(bits & ((1u << Form<T>::kFraction) - 1));
@@ -72,7 +73,7 @@ TYPED_TEST(NarrowNumbers, WidenToWhatTheirBitsSay) {
   }
 }
 
-// What has been widened comes back bit by bit; what is no number stays none, and becomes quiet.
+// Each value survives widening and narrowing bit by bit; a NaN becomes a quiet NaN.
 TYPED_TEST(NarrowNumbers, ComeBack) {
   for (std::uint32_t bits = 0; bits < kAll; ++bits) {
     const bool none = (bits & 0x7fff) > kInfinity<TypeParam>;
@@ -81,9 +82,8 @@ TYPED_TEST(NarrowNumbers, ComeBack) {
   }
 }
 
-// Around the middle between each number and the next one: below it, above it, and it itself, which
-// goes to the even one. Behind the largest number the next one would be the next power of two, and
-// is infinity.
+// Rounding is to nearest, ties to even, just below, at, and just above each midpoint. Past the
+// largest number, the next value would be the next power of two; it rounds to infinity.
 TYPED_TEST(NarrowNumbers, AreTheNearest) {
   for (std::uint32_t bits = 0; bits < kInfinity<TypeParam>; ++bits) {
     const float here = of_bits<TypeParam>(bits);
@@ -111,7 +111,7 @@ TYPED_TEST(NarrowNumbers, KnowWhatIsTooLargeTooSmallAndNone) {
   EXPECT_EQ(TypeParam(Limits::max()).bits, kInfinity<TypeParam>);
   EXPECT_EQ(TypeParam(Limits::denorm_min()).bits, 0);
   EXPECT_EQ(TypeParam(-Limits::denorm_min()).bits, 0x8000);
-  // Payloads that lie in the lower bits alone would leave an infinity.
+  // A NaN must not become an infinity if its payload lies in the lower bits alone.
   for (const std::uint32_t none : {0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0xff800001u})
     EXPECT_TRUE(std::isnan(float(TypeParam(std::bit_cast<float>(none))))) << none;
 }

@@ -56,7 +56,7 @@ TEST_F(PlainFiles, TextsAreReadUpToTheirBound) {
   const std::string text(100'000, 'x');
   EXPECT_EQ(read_text(write(text), "it", text.size()), text);
   EXPECT_EQ(read_text(write(""), "it", 0), "");
-  EXPECT_GT(read_text("/proc/self/status", "it", 1 << 16).size(), 100u);  // the system says 0
+  EXPECT_GT(read_text("/proc/self/status", "it", 1 << 16).size(), 100u);  // stat reports size 0
   for (const std::string& path : {write(text), std::string("/proc/self/pagemap")})
     EXPECT_THAT([&] { read_text(path, "it", text.size() - 1); },
                 Throws<Error>(AllOf(Property(&Error::code, Code::kInvalid),

@@ -11,7 +11,7 @@
 namespace lockstep::engine {
 namespace random_test {
 
-// The known answers that Random123 publishes for Philox4x32-10 (kat_vectors).
+// The expected values are those that Random123 publishes for Philox4x32-10 (kat_vectors).
 TEST(Random, GivesTheKnownAnswersOfPhilox) {
   using Four = std::array<std::uint32_t, 4>;
   EXPECT_EQ(random_bits(0, 0, 0), (Four{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -36,7 +36,7 @@ TEST(Random, KeysDifferForNearSeedsAndNames) {
     }
   }
   EXPECT_EQ(keys.size(), 50u * 7u);
-  // Half of the bits change on the average when the seed changes by one.
+  // On average, half of the bits change if the seed changes by one.
   int changed = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     changed += __builtin_popcountll(stream_key(seed, "dense") ^ stream_key(seed + 1, "dense"));
@@ -44,7 +44,7 @@ TEST(Random, KeysDifferForNearSeedsAndNames) {
   EXPECT_NEAR(changed / 100.0, 32.0, 3.0);
 }
 
-// Kept numbers: a checkpoint made elsewhere must find the same streams.
+// The keys never change: a checkpoint made elsewhere must find the same streams.
 TEST(Random, KeyOfSeedAndNameStaysWhatItIs) {
   EXPECT_EQ(stream_key(0, ""), 0x5b21f68ffa77f14cull);
   EXPECT_EQ(stream_key(1, "dense.weight"), 0x06aa7db1628c84bfull);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What happens to a checkpoint after it was written: whatever is damaged is noticed, the file is
-// named, and the one before is used.
+// Tests checkpoints that were damaged after they were written. The reader detects the damage, names
+// the file, and uses the previous checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class CheckpointDamageTest : public testing::Test {
     save(checkpoints, 2, arrays, 2, random);
     ASSERT_EQ(checkpoints.newest_whole(), 2);
   }
-  // The checkpoint of step 1 is used, since `file` of step 2 is damaged.
+  // Expects that the reader uses the checkpoint of step 1 because `file` of step 2 is damaged.
   void expect_fallback(Storage& storage, const std::string& folder, const std::string& file) {
     lines_.clear();
     Checkpoints checkpoints(storage, folder, 2, lines_.log());
@@ -129,7 +129,7 @@ TEST_F(CheckpointDamageTest, AnErrorOfReadingNamesTheFile) {
   }
 }
 
-// The manifest's checksum is right, and yet it lies about a shard.
+// The manifest's checksum is right, but its entry for a shard is wrong.
 TEST_F(CheckpointDamageTest, AShardThatIsNotAsTheManifestSaysIsNoticedWhenRestoring) {
   MemoryStorage storage;
   std::mt19937_64 random(5);
@@ -182,7 +182,7 @@ TEST_F(CheckpointDamageTest, WhatIsNoFileOrNoFolderIsNotUsed) {
   const std::string runs = folder.path() + "/runs", newest = runs + "/step-0000000002";
   const std::string shard = engine::shard_name(1, 2);
   save_two(*storage, runs, tiny_arrays(1));
-  // A symbolic link to nothing, then a folder.
+  // The shard is a dangling symbolic link, then a folder.
   std::filesystem::rename(newest + "/" + shard, folder.path() + "/elsewhere");
   std::filesystem::create_symlink(folder.path() + "/nowhere", newest + "/" + shard);
   expect_fallback(*storage, runs, shard);
@@ -191,14 +191,14 @@ TEST_F(CheckpointDamageTest, WhatIsNoFileOrNoFolderIsNotUsed) {
   expect_fallback(*storage, runs, shard);
   std::filesystem::remove(newest + "/" + shard);
   std::filesystem::rename(folder.path() + "/elsewhere", newest + "/" + shard);
-  // The folder a link to nothing, then a file.
+  // The folder of the checkpoint is a dangling symbolic link, then a file.
   std::filesystem::rename(newest, folder.path() + "/aside");
   std::filesystem::create_directory_symlink(folder.path() + "/nowhere", newest);
   expect_fallback(*storage, runs, "step-0000000002");
   std::filesystem::remove(newest);
   std::filesystem::copy_file(folder.path() + "/aside/manifest.json", newest);
   expect_fallback(*storage, runs, "step-0000000002");
-  // The next one of that step takes its place.
+  // The next save of that step replaces it.
   std::mt19937_64 random(5);
   Checkpoints checkpoints(*storage, runs, 2, lines_.log());
   save(checkpoints, 2, tiny_arrays(2), 1, random);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The law of checkpoints: a checkpoint is whole or absent, and where one was there always is one.
-// Saving is stopped at every single call: by an error, by the end of the process, by a loss of
-// power.
+// Tests the law of checkpoints: a checkpoint is whole or absent, and once one exists, one always
+// exists. An error, the end of the process, or a loss of power interrupts the save at every single
+// call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -30,8 +30,8 @@ using engine::Error;
 using engine::Storage;
 using When = FaultStorage::When;
 
-// What is saved when the fault comes, and over what. The one before has the note "old", the one
-// that is being saved "new".
+// Describes the interrupted save and the checkpoint before it. The existing checkpoint has the note
+// "old"; the one being saved has the note "new".
 struct Scenario {
   const char* name;
   std::int64_t old_step, new_step;
@@ -68,8 +68,9 @@ class CheckpointFaultTest : public testing::TestWithParam<Scenario> {
     Checkpoints checkpoints = on(storage, folder);
     save(checkpoints, GetParam().new_step, new_arrays(), 3, random, "new");
   }
-  // The newest whole checkpoint has the old or the new arrays; which, by its note. All others that
-  // look like checkpoints are whole too: nothing half-written or half-removed has their name.
+  // Returns the note of the newest whole checkpoint, which tells whether it has the old or the new
+  // arrays. All others with a checkpoint's name must be whole too, neither half-written nor
+  // half-removed.
   std::string newest_note(Storage& storage, const std::string& folder) {
     Checkpoints checkpoints = on(storage, folder);
     const auto step = checkpoints.newest_whole();
@@ -82,7 +83,8 @@ class CheckpointFaultTest : public testing::TestWithParam<Scenario> {
     EXPECT_TRUE(same(restored(checkpoints, *step, wanted), wanted));
     return note;
   }
-  // The same; and then the run can go on: the new one is saved again, and nothing is left over.
+  // Returns the same note. Then saves the new checkpoint again, as a resumed run would; nothing
+  // else may be left.
   std::string newest(Storage& storage, const std::string& folder) {
     std::string note = newest_note(storage, folder);
     Checkpoints checkpoints = on(storage, folder);
@@ -118,7 +120,7 @@ TEST_P(CheckpointFaultTest, AnErrorInAnyCallIsReportedAndLeavesAWholeCheckpoint)
           failed = true;
         }
         if (faulty.calls() <= call) break;
-        // What was not thrown was only the removal of what nobody needs, and is in the log.
+        // An error that is not thrown is in the log: only the removal of an obsolete file failed.
         const bool said = lines_.contain("No space left");
         EXPECT_NE(failed, said) << lines_.all();
         (failed ? errors : warnings)++;
@@ -195,9 +197,9 @@ TEST_P(CheckpointFaultTest, AProcessKilledAtAnyCallLeavesAWholeCheckpoint) {
   EXPECT_GT(killed, 40);
 }
 
-// Runs `body` in a child process and calls `look` whenever it is stopped at a system call, before
-// and after it: what the files are then is what they would be had the process been killed there.
-// The number of stops; 0 where processes may not be traced.
+// Runs `body` in a child process and calls `look` before and after each of its system calls. The
+// files are then as if the process had been killed there. Returns the number of stops; 0 if tracing
+// processes is not permitted.
 int look_at_every_system_call(const std::function<void()>& body,
                               const std::function<void()>& look) {
   const pid_t child = ::fork();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a reader finds where the system refuses to read, and beside a run that saves and removes:
-// the newest whole checkpoint, or an error. Never an older one without a word.
+// Tests readers if the system refuses to read, and next to a run that saves and removes
+// checkpoints. A reader gets the newest whole checkpoint or an error, never silently an older one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,13 +34,13 @@ class CheckpointRead : public testing::Test {
     save_next();
     save_next();
   }
-  // As a run does that keeps one or two.
+  // Saves the next checkpoint, as a run does that keeps `keep` of them.
   void save_next(int keep = 2) {
     Checkpoints writer(storage_, "runs", keep, lines_.log());
     ++newest_;
     save(writer, newest_, tiny_arrays(std::uint64_t(newest_)), 2, random_);
   }
-  // Uses the newest checkpoint as a program does that goes on from it.
+  // Restores the newest checkpoint, as a resumed program does, and returns its step.
   std::int64_t use(engine::Storage& storage) {
     Checkpoints reader(storage, "runs", 1, lines_.log());
     std::int64_t used = -1;
@@ -69,7 +69,7 @@ TEST_F(CheckpointRead, AReadThatIsRefusedOnceIsTriedAgain) {
   }
 }
 
-// One file that the system does not give.
+// Simulates a storage in which one file cannot be read.
 class BadSector : public FaultStorage {
  public:
   BadSector(engine::Storage& real, std::string file)

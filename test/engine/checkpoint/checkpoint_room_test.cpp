@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whether a run's checkpoints have room is known before its first step: where it begins, all of its
-// saves find room; where it is refused, and a smaller number to keep is named, that one does.
+// Tests that a run checks the space for its checkpoints before its first step. If it starts, all of
+// its saves fit. If it is refused and the error names a smaller number to keep, that number fits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr std::uint64_t kBytes = 1 << 16;  // of the array; the other files are small beside it
+constexpr std::uint64_t kBytes = 1 << 16;  // of the array; the other files are small
 
 Arrays large_arrays() {
   Arrays arrays = tiny_arrays(1);
@@ -34,7 +34,7 @@ Arrays large_arrays() {
 
 class CheckpointRoom : public testing::Test {
  protected:
-  // Steps 1 to `count`, all kept, and then a disk with room for `room` checkpoints in all.
+  // Saves steps 1 to `count`, all kept, then limits the disk to `room` checkpoints in total.
   void begin(int count, double room) {
     storage_.emplace();
     std::mt19937_64 random(1);
@@ -43,7 +43,7 @@ class CheckpointRoom : public testing::Test {
     storage_->make_folder("runs");
     storage_->limit(std::uint64_t(room * double(kBytes)));
   }
-  // A run from the newest checkpoint on; what it is refused with, where it is.
+  // Runs from the newest checkpoint. Returns the error if the run is refused.
   std::optional<std::string> run(int saves, int keep) {
     std::mt19937_64 random(1);
     Checkpoints checkpoints(*storage_, "runs", keep, lines_.log());
@@ -114,7 +114,8 @@ TEST_F(CheckpointRoom, WhatAKilledRunLeftTakesNone) {
   EXPECT_THAT(storage_->list("runs"), ElementsAre("step-0000000004"));
 }
 
-// The newest has its size, and other bytes: the run goes on from the one before, which must stay.
+// The newest checkpoint has the right size but wrong bytes. The run resumes from the previous one,
+// which must stay.
 TEST_F(CheckpointRoom, TheOneThatTheRunCameFromStaysUntilThereIsAnother) {
   begin(3, 3.5);
   storage_->contents("runs/step-0000000003/shard-00000-of-00001.safetensors")[500] ^= std::byte{1};

@@ -28,7 +28,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The error of a call, as "code: text"; "none" where it gives none.
+// Returns the error of a call as "code: text"; "none" if there is no error.
 template <class Call>
 std::string error_of(Call&& call) {
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A folder of checkpoints is tried before a run, and a save that failed is given up: neither leaves
-// anything behind, nor touches what is there.
+// Tests the trial of a checkpoint folder before a run, and the abandonment of a failed save.
+// Neither leaves anything behind or touches existing files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ TEST_F(CheckpointTrial, AnAbandonedStepLeavesNothingButTheOneBefore) {
   checkpoints.abandon(2);
   EXPECT_THAT(storage_.list("runs"), ElementsAre(kOne));
   checkpoints.abandon(2);
-  checkpoints.abandon(1);  // is whole: it stays
+  checkpoints.abandon(1);  // a whole checkpoint stays
   EXPECT_THAT(storage_.list("runs"), ElementsAre(kOne));
   EXPECT_EQ(checkpoints.newest_whole(), 1);
 }

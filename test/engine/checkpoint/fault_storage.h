@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A Storage that passes calls on to another and strikes at the k-th of them. Calls of its files
-// count too. One thread.
+// A Storage that forwards calls to another one and injects a fault into the k-th. Calls of its
+// files count too. Not thread-safe.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,14 +15,14 @@ class FaultStorage : public engine::Storage {
  public:
   enum class When {
     kBefore,  // the call does nothing
-    kHalf,    // a write writes half, a removal removes one file; other calls do nothing
-    kAfter,   // the call does its work, and then it strikes
+    kHalf,    // half a write, one file removed, otherwise nothing
+    kAfter,   // the fault comes after the call
   };
-  // `strike` throws, or ends the process; where it returns the call goes on. With `stays`, all
-  // calls after the k-th strike too, as on a disk that stays full. Calls are counted from 0.
+  // `strike` throws or ends the process; if it returns, the call proceeds. With `stays`, all calls
+  // after the k-th fail too, as on a disk that stays full. Calls are counted from 0.
   FaultStorage(engine::Storage& real, int call, When when, std::function<void()> strike,
                bool stays = false);
-  static void no_space();  // throws what a full disk gives
+  static void no_space();  // throws the error of a full disk
   int calls() const { return calls_; }
 
   std::vector<std::string> make_folder(const std::string& path) override;
@@ -41,7 +41,7 @@ class FaultStorage : public engine::Storage {
 
  private:
   class File;
-  // Does one call: `work` is what it does, `half` what it does when it is struck halfway.
+  // Executes one call. `work` is the complete operation, `half` the part of it before the fault.
   void run(const std::function<void()>& work, const std::function<void()>& half = {});
   engine::Storage& real_;
   int call_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One run at a time saves into a folder: the second is told who has it, and nothing is left over.
+// Tests that one run at a time saves into a folder. The second learns which run holds it, and
+// nothing is left over.
 #include "engine/checkpoint/folder_claim.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +46,8 @@ TEST(FolderClaimTest, TheSecondRunIsToldWhoHasTheFolder) {
   EXPECT_EQ(lines.all(), "");
 }
 
-// Those that it made, and nothing else: what was there stays, and what somebody has put there.
+// The claim removes the folders that it created, and nothing else: existing folders and files of
+// others stay.
 TEST(FolderClaimTest, ARunThatSavesNothingLeavesNoFolders) {
   LogLines lines;
   MemoryStorage storage;

@@ -35,7 +35,7 @@ Manifest example() {
   return manifest;
 }
 
-// Puts the right checksum in front of a changed manifest: what a forger can do, damage cannot.
+// Adds the right checksum to a changed manifest: a forger can do this, damage cannot.
 std::string sealed(const Json& json) {
   std::string body = json.dump(1).substr(2) + "\n";
   const auto crc = ::crc32_z(0, reinterpret_cast<const Bytef*>(body.data()), body.size());

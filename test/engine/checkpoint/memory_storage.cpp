@@ -92,7 +92,8 @@ std::unique_ptr<MemoryStorage> MemoryStorage::copy() const {
   return result;
 }
 
-// An unsynced file may have its old contents, its new ones, a part of them, or zeros for them.
+// Simulates the loss of power. An unsynced file may have its old contents, its new contents, a part
+// of them, or zeros.
 void MemoryStorage::settle(Node& node, std::mt19937_64& random) {
   for (const Node::Change& change : node.changes) {
     if (random() % 2) Node::apply(node.entries_on_disk, change);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A Storage in memory that can lose power. What was not synced may be there after that, or not,
-// each change by itself: file systems keep changes back and order them as they like. A folder
-// remembers its entries as they are and as they are on disk, and the changes between; a file its
-// contents. One thread.
+// A Storage in memory that simulates a loss of power. Each unsynced change may survive it or not,
+// independently, because file systems delay and reorder changes. A folder keeps its current
+// entries, its entries on disk, and the changes between them; a file keeps both contents. Not
+// thread-safe.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -20,11 +20,11 @@ class MemoryStorage : public engine::Storage {
  public:
   MemoryStorage();
   ~MemoryStorage() override;
-  // A storage of its own with the same folders and files, all synced.
+  // Returns an independent copy of all folders and files, all synced.
   std::unique_ptr<MemoryStorage> copy() const;
   void lose_power(std::mt19937_64& random);
-  std::vector<std::byte>& contents(const std::string& path);  // of a file: to damage it
-  void limit(std::uint64_t bytes) { limit_ = bytes; }         // of all files: the disk is full then
+  std::vector<std::byte>& contents(const std::string& path);  // of a file; tests damage it
+  void limit(std::uint64_t bytes) { limit_ = bytes; }         // of all files, as a full disk
 
   std::vector<std::string> make_folder(const std::string& path) override;
   bool remove_folder(const std::string& path) override;
@@ -37,7 +37,7 @@ class MemoryStorage : public engine::Storage {
   std::uint64_t room(const std::string& folder) override;
   std::uint64_t size(const std::string& path) override;
   void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) override;
-  // Outlives the lock.
+  // The storage must outlive the lock.
   std::unique_ptr<engine::StorageLock> lock(const std::string& path, const std::string& mine,
                                             std::string& holder) override;
 
@@ -45,7 +45,7 @@ class MemoryStorage : public engine::Storage {
   struct Node;
   class File;
   class Lock;
-  using NodePointer = std::shared_ptr<Node>;  // entries as they are and as on disk share nodes
+  using NodePointer = std::shared_ptr<Node>;  // shared by current and on-disk entries
   static void settle(Node& node, std::mt19937_64& random);
   static void unlink_all(Node& node);
   static NodePointer copy_of(const Node& node);
@@ -54,7 +54,7 @@ class MemoryStorage : public engine::Storage {
   static std::uint64_t bytes_of(const Node& node);
   NodePointer root_;
   std::uint64_t limit_ = std::numeric_limits<std::uint64_t>::max();
-  std::map<std::string, std::string> locks_;  // who has it, by path
+  std::map<std::string, std::string> locks_;  // holder by path
 };
 
 }  // namespace lockstep::test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is said of two models that differ: an option by its name and both values, which way round
-// they are, and anything else by its first line.
+// Tests the report of a difference between two models. An option appears with its name and both
+// values, in the right order; anything else appears with its first line.
 #include "engine/checkpoint/model_difference.h"
 
 #include <gmock/gmock.h>

@@ -40,7 +40,8 @@ class SafetensorsTest : public testing::Test {
   void put(const std::string& bytes) {
     storage_.create("f")->write(std::as_bytes(std::span(bytes)));
   }
-  // The error of reading a file of this header and so many bytes of data; "none" if it is right.
+  // Returns the error of reading a file with this header and `data` bytes of data; "none" if it is
+  // valid.
   std::string error_of(const std::string& header, std::size_t data) {
     put(length_bytes(header.size()) + header + std::string(data, 'x'));
     return error_now();
@@ -181,7 +182,7 @@ TEST_F(SafetensorsTest, ShapesAndOffsetsMustAgreeAndFit) {
         "[4611686018427387905]", "[9223372036854775808, 2]"}) {
     EXPECT_THAT(error_of("{" + tensor("a", "F32", shape, 0, 4) + "}", 4), HasSubstr("too large"));
   }
-  // One more than fits into 64 bits is no whole number to JSON.
+  // A number one above the 64-bit maximum is not an integer to the JSON parser.
   EXPECT_THAT(error_of("{" + tensor("a", "F32", "[18446744073709551616]", 0, 4) + "}", 4),
               HasSubstr("a fraction in 'shape'"));
   EXPECT_THAT(
@@ -202,7 +203,7 @@ TEST_F(SafetensorsTest, AHeaderLengthThatCannotBeIsRefused) {
   EXPECT_THAT(error_now(), HasSubstr("too few"));
 }
 
-// No flip may crash, and what is accepted must still be a file without holes.
+// No bit flip may crash the reader, and an accepted file must still be without holes.
 TEST_F(SafetensorsTest, NoFlippedBitOfAHeaderDoesHarm) {
   Arrays arrays = some_arrays(5);
   std::vector<TensorSource> sources;
@@ -237,7 +238,7 @@ TEST_F(SafetensorsTest, AMessageCannotBeForgedByAName) {
   EXPECT_EQ(engine::in_quotes("\xff"), "'\\ufffd'");
 }
 
-// Runs `body` in a process of its own; by how many bytes its memory grew at most.
+// Runs `body` in a child process. Returns the growth of its peak memory in bytes.
 std::size_t growth_of(const std::function<void()>& body) {
   int ends[2];
   if (::pipe(ends) != 0) return ~std::size_t{0};
@@ -274,7 +275,7 @@ TEST(SafetensorsBombTest, LargeLiesCostLittleMemory) {
         if (std::string(error.what()).find(reason) == std::string::npos) ::_exit(1);
       }
     });
-    EXPECT_LT(growth, std::size_t{160} << 20) << what;  // with the thread sanitizer's share
+    EXPECT_LT(growth, std::size_t{160} << 20) << what;  // includes the thread sanitizer's share
   };
   {
     std::ofstream file(path, std::ios::binary);

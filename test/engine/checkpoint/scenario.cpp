@@ -16,7 +16,7 @@ using engine::Range;
 using engine::Shape;
 
 TemporaryFolder::TemporaryFolder() {
-  // In memory where there is such a folder: a thousand syncs take long on a disk.
+  // Prefers a folder in memory if there is one: a thousand syncs are slow on a disk.
   const std::filesystem::path memory = "/dev/shm";
   const bool there = ::access(memory.c_str(), W_OK) == 0;
   std::string pattern =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What checkpoint tests share: arrays whose values follow from a number, random slicings of them
-// over ranks, and saving and restoring them whole.
+// Shared helpers of checkpoint tests: arrays with values derived from a seed, random slicings over
+// ranks, and complete saves and restores.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::test {
 
-// A folder of its own, removed at the end.
+// Creates a temporary folder and removes it at the end.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -25,7 +25,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// Collects what is logged.
+// Collects log lines.
 class LogLines {
  public:
   engine::Log log();
@@ -45,18 +45,20 @@ struct NamedArray {
 };
 using Arrays = std::vector<NamedArray>;
 
-// Arrays of several shapes and types, an empty one and a scalar among them; values from `seed`.
+// Returns arrays of several shapes and types, including an empty one and a scalar, with values
+// derived from `seed`.
 Arrays some_arrays(std::uint64_t seed);
-// One array of three numbers: small files, for tests that try every bit of them.
+// Returns one array of three numbers: the files are small enough to flip every bit.
 Arrays tiny_arrays(std::uint64_t seed);
-// The same names and shapes, all bytes zero.
+// Returns arrays of the same names and shapes, with all bytes zero.
 Arrays zeros_like(const Arrays& arrays);
 
-// Cuts every array at random places and deals the parts to `ranks`, some of which may get none.
+// Cuts every array at random places and assigns the parts to `ranks` ranks, some of which may get
+// none.
 std::vector<std::vector<engine::Piece>> slice(Arrays& arrays, int ranks, std::mt19937_64& random);
 std::vector<engine::Piece> whole_pieces(Arrays& arrays);
 
-// begin, write_shard by each rank, commit; `note` goes into the state.
+// Saves a checkpoint: begin, write_shard by each rank, commit. `note` becomes part of the state.
 void save(engine::Checkpoints& checkpoints, std::int64_t step, Arrays arrays, int ranks,
           std::mt19937_64& random, const std::string& note = {});
 Arrays restored(engine::Checkpoints& checkpoints, std::int64_t step, const Arrays& like);

@@ -73,7 +73,7 @@ TEST_F(StorageTest, FilesAreReadAsTheyWereWritten) {
 TEST_F(StorageTest, FoldersAreMadeWithParentsListedRenamedAndRemoved) {
   EXPECT_THAT(storage_->make_folder(at("a/b/c")), ElementsAre(at("a"), at("a/b"), at("a/b/c")));
   EXPECT_THAT(storage_->make_folder(at("a/b/c/")), IsEmpty());
-  EXPECT_FALSE(storage_->remove_folder(at("a/b")));  // it is not empty
+  EXPECT_FALSE(storage_->remove_folder(at("a/b")));  // not empty
   EXPECT_TRUE(storage_->remove_folder(at("a/b/c")));
   EXPECT_FALSE(storage_->remove_folder(at("a/b/c")));
   EXPECT_THAT(storage_->make_folder(at("a/b/c/")), ElementsAre(at("a/b/c")));
@@ -113,7 +113,7 @@ TEST_F(StorageTest, PipesDevicesAndFoldersAreNotFiles) {
   }
 }
 
-// People put their runs on another disk that way.
+// Users move their runs to another disk with links.
 TEST_F(StorageTest, LinksAreReadThroughAndFilesAreNotWrittenThroughThem) {
   storage_->make_folder(at("folder"));
   put(at("folder/f"), "x");
@@ -136,7 +136,7 @@ TEST_F(StorageTest, TheRoomOnADiskShrinksByWhatIsWritten) {
   const std::uint64_t before = storage_->room(folder_.path());
   EXPECT_GT(before, 0u);
   put(at("f"), std::string(std::size_t(8) << 20, 'x'));
-  EXPECT_LT(storage_->room(folder_.path()), before);  // others write and remove too, but less
+  EXPECT_LT(storage_->room(folder_.path()), before);  // other processes write and remove less
   EXPECT_THAT(error_of([&] { storage_->room(at("none")); }), HasSubstr(at("none")));
   EXPECT_EQ(storage_->room("/proc"), engine::Storage::kUnknownRoom) << "it tells of no blocks";
 }
@@ -171,7 +171,7 @@ TEST_F(StorageTest, ErrorsNameThePathAndTheReason) {
 TEST_F(StorageTest, AReadOnlyFolderSaysSo) {
   storage_->make_folder(at("r"));
   ::chmod(at("r").c_str(), 0555);
-  if (::access(at("r").c_str(), W_OK) == 0) {  // the superuser may; /proc refuses even him
+  if (::access(at("r").c_str(), W_OK) == 0) {  // root may, except in /proc
     EXPECT_THAT(error_of([&] { storage_->make_folder("/proc/lockstep"); }),
                 StartsWith("io: cannot make folder /proc/lockstep: "));
     EXPECT_THAT(error_of([&] { put("/proc/lockstep", "x"); }),
@@ -183,7 +183,7 @@ TEST_F(StorageTest, AReadOnlyFolderSaysSo) {
   EXPECT_THAT(error_of([&] { storage_->make_folder(at("r/g")); }), EndsWith("Permission denied"));
 }
 
-// The limit on the size of files stands in for a full disk: the system writes a part, then refuses.
+// The limit on file sizes stands in for a full disk: the system writes a part, then refuses.
 TEST_F(StorageTest, AWriteThatIsCutShortIsAnErrorWithTheReason) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -241,7 +241,7 @@ TEST_F(StorageTest, TheLockOfAKilledProcessIsFreeAtOnce) {
   EXPECT_EQ(holder, "me");
 }
 
-// Holders remove the file, so that others may have opened what is no longer there.
+// Holders remove the lock file, so another process may have opened a file that no longer exists.
 TEST_F(StorageTest, AtNoMomentDoTwoHaveALock) {
   std::atomic<int> holders{0}, taken{0}, wrong{0};
   std::vector<std::thread> threads;

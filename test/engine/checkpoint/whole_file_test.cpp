@@ -46,7 +46,7 @@ TEST(WholeFileTest, LinksStayAndWhatTheyLeadToIsWritten) {
   const TemporaryFolder folder;
   const std::string there = folder.path() + "/there", first = folder.path() + "/first";
   fs::create_directory(there);
-  fs::create_symlink("there/link", first);  // relative, and to a file that is still to be made
+  fs::create_symlink("there/link", first);  // relative, to a file not yet there
   fs::create_symlink(there + "/file", there + "/link");
   for (const std::string text : {"new", "newer"}) {
     WholeFile(first).commit(text);
@@ -81,7 +81,7 @@ TEST(WholeFileTest, APathThatCannotBeWrittenIsSaidAtOnce) {
   EXPECT_EQ(entries(folder.path()), 1u);
 }
 
-// A limit on the size of files stands for a full disk.
+// A limit on file sizes stands in for a full disk.
 TEST(WholeFileTest, AFullDiskIsAnErrorAndLeavesWhatWasThere) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";

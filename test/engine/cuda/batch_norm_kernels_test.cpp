@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The kernels of batch normalisation give what the float64 reference gives, read and write nothing
-// beyond the rows in use, and give the same bits on every grid.
+// Tests the batch norm kernels. They agree with the float64 reference, access only rows in use, and
+// give the same bits on every grid.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,11 +38,11 @@ std::vector<Case> cases() {
 
 const LaunchShape kShapes[] = {{1, 1, kLineThreads}, {3, 2, kLineThreads}, {2, 40, kLineThreads}};
 
-// How near sums come: of 16 bits a few lines are added in float32.
+// The tolerance of sums: 16-bit kernels add a few rows in float32.
 template <class T>
 constexpr double kOfSums = sizeof(T) == 2 ? 1e-5 : 1e-12;
 
-// Room for the sums of a kernel that adds lines. Tickets are zero before and after.
+// Holds memory for the partial sums of a reduction kernel. Tickets are zero before and after.
 struct Room {
   std::vector<double> sums;
   std::vector<std::uint32_t> tickets;
@@ -60,7 +60,7 @@ struct Room {
 template <class T>
 class BatchNormKernels : public testing::Test {
  protected:
-  // The operands of a case: what the kernels get, and the same numbers as the reference gets them.
+  // Holds the operands of a case, for the kernels and for the reference.
   struct Operands {
     Case c;
     BatchNormSpec spec;
@@ -130,8 +130,8 @@ TYPED_TEST(BatchNormKernels, SumsAreThoseOfTheReferenceOnEveryGrid) {
   });
 }
 
-// Also fewer than there are threads for each number, and more than these load at once. Each chunk
-// has lines.
+// The numbers of chunks include fewer than the threads per sum, and more than these load at once.
+// Each chunk has rows.
 TYPED_TEST(BatchNormKernels, AnyNumberOfChunksGivesTheSums) {
   using T = TypeParam;
   constexpr std::size_t kChannels = 48, kLines = 2200;
@@ -163,7 +163,7 @@ TYPED_TEST(BatchNormKernels, AnyNumberOfChunksGivesTheSums) {
   }
 }
 
-// In the kernel that adds, too.
+// The moments also have the same bits if the reduction kernel computes them.
 TYPED_TEST(BatchNormKernels, MomentsOfTheSumsHaveTheBitsOfTheKernelForThem) {
   using T = TypeParam;
   this->each([&](const auto& o) {
@@ -232,7 +232,7 @@ TYPED_TEST(BatchNormKernels, FixedMomentsHaveTheBitsOfTheHost) {
   EXPECT_EQ(moments, expected);
 }
 
-// In place too; the mask has the bits of what is above 0.
+// The outputs are also tested in place. The mask has a bit for each output above 0.
 TYPED_TEST(BatchNormKernels, OutputsAreThoseOfTheReference) {
   using T = TypeParam;
   this->each([&](const auto& o) {
@@ -310,7 +310,7 @@ TYPED_TEST(BatchNormKernels, GradientSumsAreThoseOfTheReferenceOnEveryGrid) {
       Room room(kPlanned * o.c.positions, o.c.channels);
       BatchNormGradientSums a{&o.state, o.c.positions, o.c.channels, xs.data(), dys.data()};
       a.moments = o.moments.data(), a.mask = this->mask_of(o), a.partials = room.partials;
-      std::vector<T> gradients = narrowed_to<T>(before);  // of shift, of scale
+      std::vector<T> gradients = narrowed_to<T>(before);  // of shift; of scale
       a.sums = sums.data(), a.dshift = gradients.data();
       a.dscale = gradients.data() + o.c.channels, a.accumulate = adds;
       emulate(shape, [&] { run<T>(a); });
@@ -364,7 +364,7 @@ TYPED_TEST(BatchNormKernels, GradientsOfInputsAreThoseOfTheReference) {
   });
 }
 
-// A row of elements that does not begin at 16 bytes has the same results, bit by bit.
+// The results are the same, bit by bit, if a row is not aligned to 16 bytes.
 TYPED_TEST(BatchNormKernels, AnyAlignmentGivesTheSame) {
   using T = TypeParam;
   constexpr std::size_t kChannels = 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The kernels of two batch norms whose outputs are added: forward gives what the float64 reference
-// gives, backward what two kernels of one batch norm each give, on every grid.
+// Tests the kernels of two batch norms whose outputs are added, on every grid. Forward agrees with
+// the float64 reference, backward with two kernels of a single batch norm.
 #include "engine/cuda/kernels/batch_norm_pair.cuh"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ namespace batch_norm_pair_kernels_test {
 constexpr std::size_t kPlanned = 4;
 const LaunchShape kShapes[] = {{1, 1, kLineThreads}, {3, 2, kLineThreads}, {2, 40, kLineThreads}};
 
-// Operands of a pair: of each batch norm x, scale, shift and moments, and one dy and mask.
+// Holds the operands of a pair: x, scale, shift, and moments of each batch norm, and one dy and
+// mask.
 template <class T>
 struct Operands {
   std::size_t channels, positions, used;
@@ -67,7 +68,7 @@ class BatchNormPairKernels : public testing::Test {
 using Types = testing::Types<float, BFloat16, Half>;
 TYPED_TEST_SUITE(BatchNormPairKernels, Types);
 
-// In place too. The mask has the bits of what is above 0.
+// The outputs are also tested in place. The mask has a bit for each output above 0.
 TYPED_TEST(BatchNormPairKernels, OutputsAreThoseOfTheReference) {
   using T = TypeParam;
   const std::unique_ptr<Device> device = reference_device();
@@ -116,7 +117,7 @@ TYPED_TEST(BatchNormPairKernels, OutputsAreThoseOfTheReference) {
   });
 }
 
-// Results of the kernel that adds.
+// Holds the results of the reduction kernel.
 template <class T>
 struct Sums {
   std::vector<double> sums;
@@ -131,7 +132,7 @@ struct Sums {
     ASSERT_EQ(as_doubles(dscale), as_doubles(other.dscale));
     ASSERT_EQ(as_doubles(dshift), as_doubles(other.dshift));
   }
-  // Chunks are added in another order where there are more sums.
+  // Expects nearly equal sums: chunks are added in another order if there are more sums.
   void expect_near_to(const Sums& other) const {
     for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_NEAR(sums[i], other.sums[i], 1e-11);
     expect_near(dscale, as_doubles(other.dscale), dscale.size(), "dscale");
@@ -191,7 +192,7 @@ TYPED_TEST(BatchNormPairKernels, GradientsOfInputsHaveTheBitsOfTwoKernels) {
       emulate({1, 1, kLineThreads}, [&] { run<T>(one[k]); });
     }
     for (const LaunchShape& shape : kShapes) {
-      for (const int wanted : {0, 1, 2}) {  // of which batch norms: both with 2
+      for (const int wanted : {0, 1, 2}) {  // of which batch norms; 2: both
         std::vector<T> dx[2];
         for (std::vector<T>& numbers : dx) numbers.assign(o.dy.size(), T(7.0f));
         BatchNormPairBackpropagate both{one[0], one[1]};

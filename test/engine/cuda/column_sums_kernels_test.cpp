@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gradients of biases are the sums of dy over rows in use and positions, the same on every grid;
-// rows not in use are neither read nor written. ReLU's mask makes zeros of dy.
+// Tests bias gradients, which are the sums of dy over rows in use and positions, the same on every
+// grid. Unused rows are neither read nor written. ReLU's mask clears elements of dy.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,7 +74,7 @@ TYPED_TEST(ColumnSumsKernels, AMaskedGradientIsZeroWhereTheOutputIs) {
   StepState state;
   state.examples = kUsed;
   for (const std::size_t columns : {1u, 5u, 8u, 100u}) {
-    for (const std::size_t lead : {0u, 1u}) {  // elements before, so that nothing is aligned
+    for (const std::size_t lead : {0u, 1u}) {  // elements in front break the alignment
       std::vector<T> y(lead, T(1.0f)), dy(lead, T(1.0f));
       for (const double number : random_batch(kPlanned, kUsed, columns, 1))
         y.push_back(T(float(number)));

@@ -15,7 +15,7 @@ namespace context_test {
 
 using ::testing::HasSubstr;
 
-// What `call` throws; its code has to be `code`.
+// Returns the message of the error that `call` throws, whose code must be `code`.
 template <class Call>
 std::string refusal(Code code, Call call) {
   try {

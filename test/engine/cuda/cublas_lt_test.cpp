@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What CublasLt asks the library for, shown by a library that computes by its own rules and notes
-// what it was told.
+// Tests the calls of CublasLt with a fake library that records them and computes by its own rules.
 #include "engine/cuda/cublas_lt.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +59,8 @@ class CublasLtTest : public testing::Test {
 
 constexpr Product kSmall{.m = 2, .n = 3, .k = 4};
 
-// c[i][j] = relu(sum over l of op(a)[i][l] op(b)[l][j] + c[i][j] + bias[j]), what is wanted of it.
+// Computes c[i][j] = relu(sum over l of op(a)[i][l] op(b)[l][j] + c[i][j] + bias[j]), as far as the
+// product requests it.
 std::vector<float> formula(const Product& p, const std::vector<float>& a,
                            const std::vector<float>& b, const std::vector<float>& bias,
                            std::vector<float> c) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What CudnnConvolutions makes of cuDNN's engines, shown by a cuDNN whose engines a test chooses.
+// Tests how CudnnConvolutions uses cuDNN's engines, with a fake cuDNN whose engines a test chooses.
 #include "engine/cuda/cudnn_convolutions.h"
 
 #include <gmock/gmock.h>
@@ -55,19 +55,19 @@ class CudnnConvolutionsTest : public testing::Test {
     library_.engines = {{.time = 3}, {.time = 1}, {.time = 2}};
   }
 
-  // As in a new process.
+  // Creates the convolutions of a new process.
   void make(bool tf32 = true) {
     convolutions_.reset();
     cache_.emplace(folder_, "a GPU", log_);
     make_beside(tf32);
   }
-  // As for one more replica of the process.
+  // Creates the convolutions of another replica of the process.
   void make_beside(bool tf32 = true) {
     convolutions_.emplace(functions_, context_, memory_, *cache_, tf32, kCandidates);
   }
-  // As a process that times anew would choose: the engine becomes the slowest.
+  // Makes the engine the slowest, so that a process that times again chooses another.
   void slow_down(Engine& engine) { engine.time = 50; }
-  // The engines that ran during one call of the shape.
+  // Returns the engines that ran during one call of the shape.
   std::vector<const Engine*> run_alone(const Convolution& call) {
     library_.ran.clear();
     run(call);
@@ -107,7 +107,7 @@ class CudnnConvolutionsTest : public testing::Test {
   Cudnn functions_;
   std::vector<Buffer> buffers_;
   std::unique_ptr<Ops> reference_ = reference_ops(DType::kFloat32);
-  std::filesystem::path folder_;  // empty: nothing is kept
+  std::filesystem::path folder_;  // empty: choices are not kept
   std::vector<std::string> warnings_;
   Log log_{"", Log::Level::kInfo,
            [this](Log::Level, std::string_view line) { warnings_.emplace_back(line); }};
@@ -136,7 +136,7 @@ TEST_F(CudnnConvolutionsTest, ForwardIsThatOfTheReference) {
   }
 }
 
-// Also at the first call, when several engines are tried.
+// The gradients are also correct in the first call, which tries several engines.
 TEST_F(CudnnConvolutionsTest, GradientsAreThoseOfTheReference) {
   for (const bool accumulate : {false, true}) {
     make();
@@ -273,7 +273,7 @@ TEST_F(CudnnConvolutionsTest, AnotherReplicaTakesTheChoiceOfTheFirst) {
   EXPECT_EQ(library_.questions, asked);
 }
 
-// The engine, and its knobs: the two fastest differ in them alone.
+// Keeps the engine and its knobs: the two fastest choices differ only in these.
 class KeptChoices : public CudnnConvolutionsTest {
  protected:
   KeptChoices() {
@@ -296,8 +296,8 @@ TEST_F(KeptChoices, ServeTheNextProcess) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// A workspace that the GPU has no memory for: the next smaller candidates are timed, a line says
-// so, and the next process, which may have more, times all of them.
+// If the GPU has no memory for a workspace, the next smaller candidates are timed, with a warning.
+// The next process, which may have more memory, times all of them.
 TEST_F(KeptChoices, AreNotThoseOfARunThatWasShortOfMemory) {
   constexpr std::size_t kMebibyte = std::size_t(1) << 20;
   library_.engines = {{.time = 1, .workspace = 100 * kMebibyte},
@@ -366,7 +366,7 @@ TEST_F(KeptChoices, AreOfAFallbackToo) {
   EXPECT_THAT(run_alone(kForward), ElementsAre(&library_.last_resort[1]));
 }
 
-// Once, since the new choice takes the place of the old one.
+// The warning comes once, because the new choice replaces the old one.
 TEST_F(KeptChoices, AreTimedAnewWithAWarningWhereTheyCannotBeBuilt) {
   const std::vector<std::function<void(Engine&)>> changes{
       [](Engine& engine) { engine.builds = false; }, [](Engine& engine) { engine.knobs[2] = 7; },
@@ -411,7 +411,7 @@ TEST_F(KeptChoices, ThatAreNoneAreTimedAnew) {
   }
 }
 
-// All that a graph says, and the precision where it counts.
+// The key contains the complete description of the graph, and the precision if it matters.
 TEST_F(KeptChoices, AreThoseOfTheSameProblemAlone) {
   std::vector<Convolution> calls(11, kForward);
   calls[1].pass = calls[2].pass = calls[3].pass = Pass::kGradientOfWeights;
@@ -445,7 +445,7 @@ TEST_F(KeptChoices, AreNoneOfAnEngineThatDoesNotRun) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// A recorded graph may still write to the first workspace.
+// A captured graph may still write to the first workspace.
 TEST_F(CudnnConvolutionsTest, AWorkspaceStaysWhenALargerOneIsNeeded) {
   constexpr std::size_t kMiB = std::size_t(1) << 20;
   make();

@@ -16,7 +16,7 @@ template <class T>
 class EmbeddingKernels : public testing::Test {};
 TYPED_TEST_SUITE(EmbeddingKernels, ElementTypes);
 
-// Also blocks that share the columns, and more picks than a block looks at at a time.
+// The grids include blocks that share the columns, and more lookups than a block reads at once.
 constexpr std::array<LaunchShape, 4> kBackwardGrids{
     {{1, 1, 32}, {3, 2, 32}, {200, 1, 64}, {7, 3, 128}}};
 
@@ -31,7 +31,7 @@ constexpr std::array<TableCase, 6> kCases{{{0, 2, 3, 4, false},
                                            {9, 4, 35, 5, true},
                                            {9, 4, 70, 300, false}}};
 
-// Places of all planned rows; those that are not in use point far outside of the table.
+// Returns places for all planned rows; those of unused rows lie far outside of the table.
 std::vector<std::uint32_t> places_of(const TableCase& c) {
   std::vector<std::uint32_t> places((c.examples + 2) * c.fields, 0xfffffff0);
   for (std::size_t i = 0; i < c.examples * c.fields; ++i) {
@@ -81,7 +81,7 @@ TYPED_TEST(EmbeddingKernels, TheFirstPickWithoutAnIdIsToldAndTakesTheFirstRow) {
   }
 }
 
-// Bit for bit: sums of float32 in the order of the fields.
+// The results are exact: float32 sums in the order of the fields.
 TYPED_TEST(EmbeddingKernels, ForwardGivesTheRowsOrTheirSum) {
   for (const TableCase& c : kCases) {
     const BatchSize size = outputs_of(c);
@@ -111,8 +111,8 @@ TYPED_TEST(EmbeddingKernels, ForwardGivesTheRowsOrTheirSum) {
   }
 }
 
-// Bit for bit: what is there, or 0, and then float32 sums in the order of the picks. Rows that
-// nobody picked keep what they hold.
+// The results are exact: the previous value or 0, plus float32 sums in the order of the lookups.
+// Rows without a lookup keep their values.
 TYPED_TEST(EmbeddingKernels, BackwardAddsEachRowInTheOrderOfThePicks) {
   for (const TableCase& c : kCases) {
     const BatchSize size = outputs_of(c), table{c.rows, c.rows, c.columns};

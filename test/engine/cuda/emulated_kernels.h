@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// All kernels of a module, for a fake GPU that runs them in the emulator. Made once; any thread.
+// All kernels of a module, for a fake GPU that runs them in the emulator. Created once.
+// Thread-safe.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -12,10 +13,10 @@ namespace lockstep::engine::cuda {
 struct EmulatedKernel {
   std::string name;
   std::size_t bytes = 0;                         // of the arguments
-  void (*run)(const void* arguments) = nullptr;  // as one thread, within `emulate`
+  void (*run)(const void* arguments) = nullptr;  // runs one thread, within `emulate`
 };
 
-// Of float32, bfloat16 or float16. They live for ever.
+// Returns the kernels of float32, bfloat16, or float16. Valid forever.
 std::span<const EmulatedKernel> emulated_kernels(DType dtype);
 
 }  // namespace lockstep::engine::cuda

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Fibers take the threads of a block one after the other. One that must wait goes back to the
-// scheduler, which goes on with a fiber that may, or lets another fiber take further threads: so a
-// kernel that never waits needs one fiber, and one with barriers as many as a block has threads.
-// Fibers are kept for later blocks and calls.
+// Fibers run the threads of a block one after the other. A fiber that must wait returns to the
+// scheduler, which resumes a ready fiber or lets another one start further threads. A kernel that
+// never waits therefore needs one fiber, and a kernel with barriers needs one per thread of a
+// block. Fibers are kept for later blocks and calls.
 #include "test/engine/cuda/emulator.h"
 
 #include <fmt/core.h>
@@ -22,7 +22,7 @@
 
 #include "engine/base/error.h"
 
-// Of the sanitizers; null where the program is built without.
+// The sanitizers define these functions; they are null in builds without sanitizers.
 extern "C" {
 [[gnu::weak]] void __sanitizer_start_switch_fiber(void** fake_stack, const void* stack,
                                                   std::size_t bytes);
@@ -46,17 +46,17 @@ struct Copy {
   std::size_t bytes = 0;
 };
 
-// Where a flow of control goes on. A swapcontext asks the kernel for signals, twice: most of what a
-// kernel with barriers takes.
+// Stores where a flow of control resumes. The two system calls of swapcontext for signals would
+// take most of the time of kernels with barriers.
 using Flow = std::array<void*, 5>;
 
-// The compiler wants the two halves in functions of their own. The thread sanitizer counts calls
-// and returns per fiber, and calls that switch fibers never return.
+// The compiler needs the two halves in separate functions. The thread sanitizer counts calls and
+// returns per fiber, and calls that switch fibers never return.
 [[noreturn, gnu::noinline, gnu::no_sanitize("address", "thread")]] void go_on(Flow& to) {
   __builtin_longjmp(to.data(), 1);
 }
 
-// Goes on at `to`, until somebody goes on at `from`.
+// Continues at `to`; returns when something continues at `from`.
 [[gnu::noinline, gnu::no_sanitize("address", "thread")]] void change(Flow& from, Flow& to) {
   if (__builtin_setjmp(from.data()) == 0) go_on(to);
 }
@@ -77,18 +77,18 @@ struct Fiber {
   Fiber& operator=(const Fiber&) = delete;
 
   std::unique_ptr<std::byte[]> stack;
-  ucontext_t context{};  // where it begins
+  ucontext_t context{};  // entry point
   Flow flow{};
   bool begun = false;
   void* sanitizer = nullptr;
-  unsigned thread = 0;                      // that it runs
+  unsigned thread = 0;                      // the thread that it runs
   std::uint64_t received = 0;               // by a shuffle
-  std::deque<std::vector<Copy>> copies{1};  // by groups, of which the last one grows
+  std::deque<std::vector<Copy>> copies{1};  // by group; the last one grows
 };
 
-// A shuffle that lanes have come to.
+// Holds the lanes of a warp that have arrived at a shuffle or a joint operation.
 struct Warp {
-  std::array<Fiber*, kWarp> lanes{};  // null: not there yet
+  std::array<Fiber*, kWarp> lanes{};  // null: has not arrived
   std::array<std::uint64_t, kWarp> given{};
   std::array<void*, kWarp> together{};
   void (*act)(const std::array<void*, kWarp>&) = nullptr;  // null: a shuffle
@@ -139,16 +139,16 @@ class Emulator {
   std::size_t shared_bytes_ = 0;
   std::vector<std::byte> window_;
 
-  // Of the block.
-  std::vector<unsigned> order_;  // in which threads are started
-  std::vector<unsigned> ranks_;  // of warps: the least goes first, equal ones in any order
+  // State of the block.
+  std::vector<unsigned> order_;  // in which threads start
+  std::vector<unsigned> ranks_;  // of warps: lowest first, ties at random
   std::size_t started_ = 0, finished_ = 0;
   std::array<std::vector<Fiber*>, kMostThreads / kWarp + 1> ready_;  // by rank
-  std::uint64_t ranks_ready_ = 0;  // a bit of each rank of which there are some
+  std::uint64_t ranks_ready_ = 0;  // one bit per rank with ready fibers
   std::vector<Fiber*> at_barrier_;
   std::vector<Warp> warps_;
 
-  // Of the scheduler, and which fiber runs.
+  // State of the scheduler and the running fiber.
   Flow flow_{};
   Fiber* running_ = nullptr;
   void* sanitizer_ = nullptr;
@@ -156,8 +156,8 @@ class Emulator {
   std::size_t stack_bytes_ = 0;
 };
 
-// What the address sanitizer keeps for a fiber (megabytes) goes when the fiber leaves for good, so
-// each one does. All are idle.
+// Ends all fibers, which are idle: the address sanitizer frees its memory of a fiber (megabytes)
+// only if the fiber ends.
 Emulator::~Emulator() {
   ending_ = true;
   for (const std::unique_ptr<Fiber>& fiber : fibers_) resume(*fiber);
@@ -197,8 +197,9 @@ void Emulator::run_block() {
   }
 }
 
-// Of half of the blocks all threads come in any order; of the others one warp goes as far as it
-// gets before the next one does, so that both small and large distances between threads occur.
+// Draws the order of the threads. In half of the blocks they run in any order. In the others, each
+// warp runs as far as it can before the next one. Both small and large distances between threads
+// thus occur.
 void Emulator::draw_order() {
   order_.resize(place_.threads);
   std::iota(order_.begin(), order_.end(), 0u);
@@ -211,7 +212,8 @@ void Emulator::draw_order() {
                    [&](unsigned a, unsigned b) { return rank(a) < rank(b); });
 }
 
-// One that may go on, or one for threads that were not started yet; null where there is none.
+// Returns a ready fiber, or an idle one for threads that have not started; null if there is
+// neither.
 Fiber* Emulator::choose() {
   const bool fresh = started_ < order_.size();
   if (ranks_ready_ == 0) return fresh ? idle_fiber() : nullptr;
@@ -247,7 +249,8 @@ void Emulator::add_fiber() {
   fiber.context.uc_stack.ss_sp = fiber.stack.get();
   fiber.context.uc_stack.ss_size = kStackBytes;
   fiber.context.uc_link = nullptr;
-  const auto self = reinterpret_cast<std::uintptr_t>(this);  // in two halves: makecontext's way
+  // makecontext takes the pointer in two halves.
+  const auto self = reinterpret_cast<std::uintptr_t>(this);
   makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Emulator::work), 2,
               unsigned(self >> 32), unsigned(self));
   idle_.push_back(&fiber);
@@ -276,7 +279,7 @@ void Emulator::take_threads(Fiber& self) {
   leave();
 }
 
-// For good. What the sanitizer keeps is gone from the first call on, and this function's variables
+// Ends the fiber. The sanitizer's memory is gone after the first call, so this function's variables
 // must not lie there.
 [[gnu::no_sanitize("address")]] void Emulator::leave() {
   if (__sanitizer_start_switch_fiber != nullptr)
@@ -303,7 +306,7 @@ void Emulator::resume(Fiber& fiber) {
   }
 }
 
-// Back to the scheduler, until it resumes this fiber.
+// Returns to the scheduler until it resumes this fiber.
 void Emulator::suspend(Fiber& self) {
   void* fake_stack = nullptr;
   if (__sanitizer_start_switch_fiber != nullptr) {
@@ -319,7 +322,7 @@ void Emulator::suspend(Fiber& self) {
 void Emulator::barrier() {
   Fiber& self = *running_;
   at_barrier_.push_back(&self);
-  if (at_barrier_.size() == order_.size()) {  // the others all wait
+  if (at_barrier_.size() == order_.size()) {  // all others wait
     for (Fiber* const fiber : at_barrier_) may_go_on(fiber);
     at_barrier_.clear();
   }

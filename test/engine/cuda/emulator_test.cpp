@@ -45,7 +45,7 @@ TEST(Emulator, ThreadsSeeWhatOthersSharedBeforeABarrier) {
   for (unsigned b = 0; b < 5; ++b) EXPECT_EQ(sums[b], 255 * 128 + 256 * b);
 }
 
-// Bytes of this process that lie in memory.
+// Returns the resident memory of this process in bytes.
 std::size_t resident() {
   constexpr std::size_t kPage = 4096;
   std::size_t all = 0, pages = 0;
@@ -53,8 +53,8 @@ std::size_t resident() {
   return pages * kPage;
 }
 
-// Jobs start threads by the dozen, each with fibers of its own: a sanitizer keeps 100 MiB for
-// one's.
+// Jobs start dozens of threads, each with its own fibers; a sanitizer needs 100 MiB for those of
+// one thread.
 TEST(Emulator, AThreadThatEndsLeavesNothingBehind) {
   const auto emulate_elsewhere = [] {
     std::jthread([] { emulate({1, 1, 256}, [] { barrier(); }); });
@@ -65,7 +65,7 @@ TEST(Emulator, AThreadThatEndsLeavesNothingBehind) {
   EXPECT_LT(resident(), before + (std::size_t(200) << 20));
 }
 
-// Without the barrier a thread would have to find the values of all others there already.
+// Without the barrier, a thread would have to find the values of all others already.
 TEST(Emulator, AMissingBarrierShows) {
   int wrong = 0;
   emulate({1, 1, 64}, [&] {
@@ -76,7 +76,7 @@ TEST(Emulator, AMissingBarrierShows) {
   EXPECT_GT(wrong, 0);
 }
 
-// A warp that is a round ahead overwrites what others still read.
+// Without it, a warp that is one round ahead would overwrite values that others still read.
 TEST(Emulator, AMissingBarrierBetweenRoundsShows) {
   int wrong = 0;
   emulate({20, 1, 64}, [&] {
@@ -108,7 +108,7 @@ TEST(Emulator, ShufflesGiveTheValuesOfOtherLanes) {
   });
 }
 
-// Warps may differ in how many shuffles they do; lanes go through a row of them in any order.
+// Warps may differ in their number of shuffles. Lanes pass through a sequence of them in any order.
 TEST(Emulator, WarpsShuffleEachForThemselves) {
   std::vector<unsigned> sums(4);
   emulate({1, 1, 128}, [&] {
@@ -204,7 +204,7 @@ TEST(EmulatorDeathTest, StopsAtBlocksThatAreNotWholeWarps) {
 }
 
 TEST(Numbers, AreRoundedAsTheEngineRounds) {
-  EXPECT_EQ(narrow<BFloat16>(1.00390625f).bits, 0x3f80);  // half way: the even one
+  EXPECT_EQ(narrow<BFloat16>(1.00390625f).bits, 0x3f80);  // half way: rounds to even
   EXPECT_EQ(wide(narrow<Half>(65520.0f)), INFINITY);
   EXPECT_TRUE(std::isnan(wide(narrow<BFloat16>(NAN))));
   EXPECT_EQ(narrow<float>(wide(0.1f)), 0.1f);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What updates need of all gradients has the bits of the host's, and updates obey it.
+// Tests that the update factors have the bits of the host's, and that updates apply them.
 #include "engine/cuda/kernels/factors.cuh"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace lockstep::engine::cuda {
 namespace factors_kernels_test {
 
-// The same memory and squares for both.
+// Runs the host and the kernel with the same memory and squares.
 class Both {
  public:
   Both(const UpdateRule& rule, std::vector<double> squares, std::vector<UpdateSegment> segments)
@@ -27,7 +27,7 @@ class Both {
       UpdateMemory::in(buffer.data(), segments_).begin(rule, segments);
     }
   }
-  // Steps, one of them with a square of `wrong` somewhere.
+  // Compares four steps, one of them with a square of `wrong` somewhere.
   void expect_same(double wrong) {
     for (int step = 0; step < 4; ++step) {
       StepState state;
@@ -110,7 +110,7 @@ T gradient(std::size_t source, std::size_t i) {
   return T(float(uniform(random_bits(3, source, i)[0]) - 0.5));
 }
 
-// Of one call, with what was found or without it.
+// Returns the results of one call, with or without factors.
 template <class T>
 std::vector<float> updated(UpdateTerms terms, bool by_any) {
   constexpr std::size_t kCount = 70;

@@ -47,7 +47,7 @@ Value get(const LtObject& object, int attribute, Value otherwise) {
   return otherwise;
 }
 
-// Element (row, column) of op(matrix), and the extents of op(matrix).
+// Gives access to element (row, column) of op(matrix), and holds the extents of op(matrix).
 struct Operand {
   const float* data;
   std::int64_t leading;

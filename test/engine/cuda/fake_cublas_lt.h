@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A cuBLASLt for tests: it notes what it is asked for, and computes float32 products at once, by
-// the library's own rules: matrices lie by columns, and a bias is added to each row. Its functions
-// are plain functions, as the real ones are, so they find the fake by a pointer of the thread: one
-// fake a thread at a time.
+// A cuBLASLt for tests. It records requests and computes float32 products at once, by the library's
+// rules: matrices are column-major, and a bias is added to each row. Its functions are plain
+// functions, like the real ones, so they find the fake by a thread-local pointer: one fake per
+// thread at a time.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace lockstep::engine::cuda {
 
 class FakeCublasLt {
  public:
-  // A layout, a description or a preference; what a description was made with, and the attributes.
+  // Describes a layout, a description, or a preference, with its creation arguments and attributes.
   struct Object {
     cudaDataType_t type = CUDA_R_32F;
     std::uint64_t rows = 0, columns = 0;
@@ -38,14 +38,14 @@ class FakeCublasLt {
   FakeCublasLt& operator=(const FakeCublasLt&) = delete;
 
   CublasLtFunctions functions() const;
-  std::size_t objects() const { return objects_.size(); }  // that are there, handles included
+  std::size_t objects() const { return objects_.size(); }  // live, including handles
 
-  std::vector<Object> asked;                      // the preference of each question for a kernel
-  std::vector<Matmul> computed;                   // in their order
-  int kernels = 1;                                // that a question finds
+  std::vector<Object> asked;                      // the preference of each heuristic query
+  std::vector<Matmul> computed;                   // in order
+  int kernels = 1;                                // that a query finds
   cublasStatus_t answer = CUBLAS_STATUS_SUCCESS;  // of products
 
-  // For its functions.
+  // The library's functions call these.
   static FakeCublasLt& current();
   Object* make(Object object);
   void drop(const void* object);

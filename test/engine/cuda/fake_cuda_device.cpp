@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What engine/cuda/cuda_device.h declares, on fake GPUs with loops for NVIDIA's libraries: one, or
-// as many as LOCKSTEP_FAKE_GPUS says. Programs that are linked with it find these instead of real
-// GPUs, and are the same otherwise: their linker takes the first definition of a function.
+// Defines the functions of engine/cuda/cuda_device.h on fake GPUs, with loops for NVIDIA's
+// libraries. There is one GPU, or as many as LOCKSTEP_FAKE_GPUS says. Programs linked with this
+// file find fake GPUs instead of real ones, because the linker takes the first definition of a
+// function. Otherwise they are unchanged.
 #include "engine/cuda/cuda_device.h"
 
 #include <cstdlib>
@@ -15,7 +16,7 @@
 namespace lockstep::engine {
 namespace {
 
-// The driver of a process shows the same GPUs to all who ask.
+// Returns the GPUs of the process, which all callers share.
 const cuda::FakeGpu& fake_of_process() {
   const char* const count = std::getenv("LOCKSTEP_FAKE_GPUS");
   static const cuda::FakeGpu fake({.gpus = count == nullptr ? 1 : std::atoi(count),

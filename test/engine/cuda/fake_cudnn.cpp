@@ -104,7 +104,7 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t handle) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// With an array of no length: how many there are.
+// Gets an attribute. With an array of length 0, sets `count` to the number of elements.
 cudnnStatus_t get(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t name,
                   cudnnBackendAttributeType_t, std::int64_t most, std::int64_t* count,
                   void* values) {
@@ -125,7 +125,7 @@ cudnnStatus_t get(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t n
     *count = 1;
     *static_cast<std::int64_t*>(values) = FakeCudnn::current().number(*object.engine);
   } else if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) {
-    // As the real one does, it says how many there are by how many it fills.
+    // Like the real library, it reports the count by the number of elements that it fills.
     *count = 0;
     for (const auto& [type, value] : object.engine->knobs) {
       if (*count == most) break;
@@ -162,7 +162,7 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackend
   fake.ran.push_back(&engine);
   if (!engine.runs) return CUDNN_STATUS_EXECUTION_FAILED;
   const FakeAttributes& operands = static_cast<CudnnObject*>(pack)->attributes;
-  // All of the workspace is written, again and again.
+  // The kernel overwrites the whole workspace repeatedly.
   const auto workspace = attribute<CUdeviceptr>(operands, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   for (int i = 0; i < engine.time; ++i) {
     const CUresult result =

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A cuDNN for tests: it has the engines that a test gives it, builds those that are asked for by
-// their number and knobs, notes which of them run, and computes graphs of convolutions in float32,
-// by the strides and numbers that their descriptors say. Engines take as much time of the stream as
-// the test says; what they compute is there at once. Its functions are plain functions, as the real
-// ones are, so they find the fake by a pointer of the thread: one fake a thread at a time.
+// A cuDNN for tests, with the engines that a test provides. It builds engines by number and knobs
+// and records which of them run. It computes graphs of convolutions in float32 from the strides and
+// extents of their descriptors. Engines occupy the stream for as long as the test says; their
+// results are available at once. Its functions are plain functions, like the real ones, so they
+// find the fake by a thread-local pointer: one fake per thread at a time.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -32,17 +32,17 @@ class FakeCudnn {
   FakeCudnn& operator=(const FakeCudnn&) = delete;
 
   Cudnn functions() const;
-  std::size_t objects() const { return objects_.size(); }  // that are there, handles included
+  std::size_t objects() const { return objects_.size(); }  // live, including handles
 
-  static constexpr std::int64_t kLastResort = 100;  // the number of the first of them
+  static constexpr std::int64_t kLastResort = 100;  // number of the first one
 
-  std::vector<Engine> engines;      // of the heuristics' mode A, best first; numbered from 0
-  std::vector<Engine> last_resort;  // of their fallback
-  std::vector<const Engine*> ran;   // in their order
-  std::size_t questions = 0;        // heuristics that were asked
+  std::vector<Engine> engines;      // of heuristics mode A, best first, from 0
+  std::vector<Engine> last_resort;  // of the fallback heuristics
+  std::vector<const Engine*> ran;   // in order
+  std::size_t questions = 0;        // heuristic queries
 
-  // For its functions. An object is a descriptor or a handle; attributes are as they were given.
-  // Descriptors among them stay as long as the object does, whoever destroys them.
+  // Holds a descriptor or a handle, with its attributes as they were set. It keeps descriptors
+  // among them alive even if they are destroyed.
   struct Object {
     int type = 0;
     std::map<int, std::vector<std::byte>> attributes{};
@@ -52,7 +52,7 @@ class FakeCudnn {
   static FakeCudnn& current();
   Object* make(int type);
   void drop(const void* object);
-  const Engine* engine(std::int64_t number) const;  // null: there is none
+  const Engine* engine(std::int64_t number) const;  // null: no such engine
   std::int64_t number(const Engine& engine) const;
   std::shared_ptr<const Object> find(const void* object) const;
   const Driver& driver() const { return *driver_; }

@@ -33,7 +33,7 @@ FakeGpuOptions with_libraries(FakeGpuOptions options) {
   return options;
 }
 
-// One GPU and the driver that shows it.
+// Owns one GPU and its fake driver.
 class FakeDevice final : public Device {
  public:
   explicit FakeDevice(FakeGpuOptions options) : all_(std::move(options)), gpu_(all_[0]) {}
@@ -59,7 +59,7 @@ FakeDevices::FakeDevices(FakeGpuOptions options)
     : fake_(with_libraries(std::move(options))),
       gpus_(gpu_list(fake_.driver(), fake_kernels(), Memory::kFraction)) {}
 
-// Contexts are made where they are first used: here.
+// Creates the contexts here, since a context is created at its first use.
 std::vector<std::unique_ptr<Device>> FakeDevices::of_process(int number) const {
   const FakeProcess process(number);
   auto gpus = gpu_list(fake_.driver(), fake_kernels(), Memory::kFraction);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The devices "cuda:0", "cuda:1", ... on fake GPUs, with loops for NVIDIA's libraries: everything
-// above them is as on real ones. One of these at a time in a process. Any thread.
+// The devices "cuda:0", "cuda:1", ... on fake GPUs, with loops for NVIDIA's libraries. Everything
+// above them runs as on real GPUs. One object at a time per process. Thread-safe.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -14,16 +14,16 @@
 
 namespace lockstep::engine::cuda {
 
-// Loops for NVIDIA's libraries, for a fake that has kernels_with_libraries.
+// Returns the loops for NVIDIA's libraries; the fake needs kernels_with_libraries.
 GpuKernels fake_kernels();
 
-// Their kernels have those of the libraries too, whatever `options` says.
+// Owns fake GPUs whose kernels include those of the libraries, whatever `options` says.
 class FakeDevices {
  public:
   explicit FakeDevices(FakeGpuOptions options);
   Device& operator[](std::size_t gpu) { return *gpus_[gpu]; }
-  // The same GPUs as another process has them (fake_process.h), whichever thread works with them.
-  // They go before this does.
+  // Returns the same GPUs as seen by another process (fake_process.h), for any thread. Destroy them
+  // before this object.
   std::vector<std::unique_ptr<Device>> of_process(int number) const;
   std::string left() const { return fake_.left(); }
   void stick() { fake_.stick(); }
@@ -34,7 +34,7 @@ class FakeDevices {
   std::vector<std::unique_ptr<Device>> gpus_;
 };
 
-// "cuda:0", with the driver that shows it.
+// Returns "cuda:0", which owns its driver.
 std::unique_ptr<Device> fake_device(FakeGpuOptions options = {});
 
 }  // namespace lockstep::engine::cuda

@@ -16,7 +16,7 @@ namespace {
 
 std::atomic<FakeState*> installed{nullptr};
 
-// The words of errors that the fake gives; of others only the number is known.
+// Names an error that the fake returns; other errors have only a number.
 struct ErrorWords {
   CUresult result;
   const char* name;
@@ -54,7 +54,7 @@ FakeContext* context_of(FakeState& state, CUcontext handle) {
   return known && context->holders > 0 ? context : nullptr;
 }
 
-// A device is a GPU as one process sees it.
+// The number of a device combines a GPU with the process that uses it.
 constexpr int kMostGpus = 1000;
 int gpu_of(CUdevice device) {
   return device % kMostGpus;
@@ -164,7 +164,7 @@ void fill_peers(Driver& driver) {
       return CUDA_SUCCESS;
     });
   };
-  // GPUs 0 and 1 are a fast pair, 2 and 3, and so on.
+  // GPUs 0 and 1 are a fast pair, as are 2 and 3, and so on.
   driver.device_get_p2p_attribute = [](int* value, CUdevice_P2PAttribute which, CUdevice from,
                                        CUdevice to) {
     return guarded([&](FakeState& state) {
@@ -380,7 +380,7 @@ CUresult result_of(FakeAnswer answer) {
       return CUDA_SUCCESS;
     case FakeAnswer::kNotReady:
       return CUDA_ERROR_NOT_READY;
-    case FakeAnswer::kStuck:  // a real one would wait for ever
+    case FakeAnswer::kStuck:  // a real one would wait forever
       return CUDA_ERROR_LAUNCH_TIMEOUT;
     case FakeAnswer::kCaptured:
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Recorded streams of a fake GPU, and their graphs.
+// Captured streams of a fake GPU, and their graphs.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@ namespace {
 
 using Executable = std::shared_ptr<const FakeGraph>;
 
-// The graph or executable that a handle names; null where there is none.
+// Returns the graph or executable of a handle; null if there is none.
 template <class T, class Handle>
 T* find(const std::vector<std::unique_ptr<T>>& all, Handle handle) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const auto& each) {
@@ -26,7 +26,8 @@ CUresult destroy(std::vector<std::unique_ptr<T>>& all, Handle handle) {
   return count == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-// Whether one can take the place of the other: the same kinds of nodes in the same order.
+// Returns whether one graph can replace the other: it has the same kinds of nodes in the same
+// order.
 bool same_shape(const FakeGraph& a, const FakeGraph& b) {
   return std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(),
                     [](const FakeGraph::Node& x, const FakeGraph::Node& y) {
@@ -89,7 +90,7 @@ void fill_graphs(Driver& driver) {
         info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
       }
-      // What was launched before keeps the nodes that it had.
+      // Earlier launches keep their nodes.
       *executable = std::make_shared<FakeGraph>(*graph);
       return CUDA_SUCCESS;
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory, copies and fills of a fake GPU.
+// Memory, copies, and fills of a fake GPU.
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -13,21 +13,21 @@ std::byte* bytes_at(CUdeviceptr address) {
   return reinterpret_cast<std::byte*>(std::uintptr_t(address));
 }
 
-// Of the GPU, for whichever process calls.
+// Returns the default stream of the GPU, for the calling process.
 FakeStream* default_stream(FakeState& state, const FakeContext& context) {
   FakeStream* const stream = state.defaults[std::size_t(context.gpu)];
   stream->process = context.process;
   return stream;
 }
 
-// Memory of another process has no address here.
+// Returns whether memory belongs to another process and thus has no address here.
 bool is_foreign(const FakeState& state, const FakeStream& stream, const std::byte* data) {
   const int process = state.memory.process_of(data);
   return process >= 0 && process != stream.process;
 }
 
-// Of pageable memory the driver takes a copy at once, or waits until it has written there; and
-// refuses it where the stream is recorded.
+// Queues a copy. The driver copies pageable sources at once and waits for copies to pageable
+// targets; it refuses both in a captured stream.
 CUresult copy_later(FakeState& state, FakeStream* stream, std::byte* to, const std::byte* from,
                     std::size_t bytes) {
   const FakeMemory::Kind target = state.memory.kind_of(to, bytes);
@@ -67,7 +67,7 @@ CUresult fill_later(FakeState& state, FakeStream* stream, std::byte* to, unsigne
   return CUDA_SUCCESS;
 }
 
-// Giving memory back waits for the work that may use it.
+// Frees memory after all work that may use it.
 CUresult release(FakeState& state, const FakeContext& context, int place, std::byte* data) {
   const CUresult waited = result_of(state.queue.finish_all(context.gpu, context.process));
   if (waited != CUDA_SUCCESS) return waited;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What processes open of each other on fake GPUs. A handle is the address of what it names, in the
-// process that has made it. Refused is what a driver refuses, or may: what is one's own, the middle
-// of a block, a small one, events that are not made for it.
+// Memory and events that processes share on fake GPUs. A handle is an address in the exporting
+// process. The fake refuses what a driver may refuse: own objects, the middle of a block, small
+// blocks, and events not created for sharing.
 #include <cstring>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// Of less a driver shares the pages, with what else lies there.
+// For smaller blocks, a driver shares whole pages, including other blocks there.
 constexpr std::size_t kPages = std::size_t(2) << 20;
 
 template <class Handle>
@@ -60,7 +60,7 @@ void fill_memory_handles(Driver& driver) {
       return *address == 0 ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
     });
   };
-  // What is queued here is through with it.
+  // Closing waits for queued work.
   driver.ipc_close_mem_handle = [](CUdeviceptr address) {
     return uncaptured([&](FakeState& state, const FakeContext& context) {
       const CUresult waited = result_of(state.queue.finish_all(context.gpu, context.process));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Streams, events and kernels of a fake GPU.
+// Streams, events, and kernels of a fake GPU.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -13,7 +13,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// Of one that was opened here the one that is open: not to be touched when that has gone.
+// Returns the original of an opened event, which must not be used after it was destroyed.
 std::shared_ptr<FakeEvent> itself(const std::shared_ptr<FakeEvent>& event) {
   if (!event->of) return event;
   invariant(!event->of->destroyed, "an event is touched that another process has destroyed");
@@ -60,7 +60,7 @@ void fill_events(Driver& driver) {
     return with_event(handle, [&](FakeState& state, const std::shared_ptr<FakeEvent>& event) {
       auto* const stream = reinterpret_cast<FakeStream*>(stream_handle);
       if (!state.queue.knows(stream)) return CUDA_ERROR_INVALID_HANDLE;
-      // Waiting may be elsewhere. Who has opened one only waits here.
+      // Other GPUs and processes may wait for an event, but only its owner records it.
       if (stream->gpu != event->gpu || stream->process != event->process || event->of)
         return CUDA_ERROR_INVALID_HANDLE;
       state.queue.record(event, stream);
@@ -77,7 +77,7 @@ void fill_events(Driver& driver) {
       return answer_about(state, *itself(event), true);
     });
   };
-  // A piece of work takes a microsecond.
+  // A piece of work takes one microsecond.
   driver.event_elapsed_time = [](float* milliseconds, CUevent from, CUevent to) {
     return guarded([&](FakeState& state) {
       const std::shared_ptr<FakeEvent> begin = event_of(state, from);
@@ -91,7 +91,7 @@ void fill_events(Driver& driver) {
   };
 }
 
-// The memory that kernels of a stream may not use.
+// Returns the memory that kernels of a stream may not use.
 std::vector<std::span<std::byte>> unreached(FakeState& state, int process, int gpu) {
   std::vector<std::span<std::byte>> all;
   state.memory.closed_to(process, gpu, state.context(process, gpu).peers, all);
@@ -170,7 +170,7 @@ void fill_streams(Driver& driver) {
       return result_of(state.queue.wait(stream, itself(event)));
     });
   };
-  // A kernel that may start early waits for the one before it, so here it runs behind that.
+  // A kernel that may start early waits for the previous one, so it runs after that here.
   driver.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction function, void** parameters,
                                void**) {
     return with_stream(config->hStream, [&](FakeState& state, FakeStream* stream) {

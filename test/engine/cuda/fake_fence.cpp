@@ -12,7 +12,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// A handler of a signal is given nothing else.
+// A signal handler needs a global variable.
 std::atomic<FakeFence*> standing{nullptr};
 
 }  // namespace
@@ -34,7 +34,7 @@ FakeFence::~FakeFence() {
   standing = nullptr;
 }
 
-// Any other fault comes again, and is for whom it was for before.
+// Any other fault occurs again, and the previous handler receives it.
 void FakeFence::on_fault(int, siginfo_t* about, void*) {
   FakeFence& fence = *standing;
   if (!fence.holds(about->si_addr)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Memory that is closed while a kernel runs, because its GPU does not reach it. What touches it is
-// noticed and goes on, with all of it open: the fake then has the error that a GPU has. At most one
-// fence at a time, and while it stands nobody else may use that memory. Costs a call of the system
-// for each block; nothing where there are none.
+// Protects memory while a kernel runs whose GPU cannot reach it. An access is recorded and
+// continues with all of the memory open; the fake then reports the error of a GPU. At most one
+// fence exists at a time, and nothing else may use the memory meanwhile. Costs one system call per
+// block.
 #pragma once
 #include <csignal>
 #include <cstddef>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// NVIDIA's driver, with GPUs of its own, for tests on machines without one. It is stricter than a
-// real one: work runs as late as it may and in an order drawn by chance (fake_queue.h), fresh
-// memory is poisoned (fake_memory.h), and calls that a real driver sometimes allows while a stream
-// is recorded are refused. GPU memory is host memory, so tests may look at it, after waiting; a
-// kernel that uses memory of a GPU that its own does not reach fails, as on a GPU (fake_fence.h).
-// Kernels are run by the emulator. Streams that are not CU_STREAM_NON_BLOCKING are refused.
+// NVIDIA's driver with fake GPUs, for tests on machines without a GPU. It is stricter than a real
+// one: work runs as late as possible and in random order (fake_queue.h), and new memory is poisoned
+// (fake_memory.h). It refuses all calls that a driver only sometimes allows during capture. GPU
+// memory is host memory, so tests may read it after waiting. A kernel that uses memory out of its
+// GPU's reach fails, as on a GPU (fake_fence.h). The emulator runs the kernels. Only streams with
+// CU_STREAM_NON_BLOCKING are accepted.
 //
-// The driver's functions are plain functions, so they find the fake by a pointer of the process:
-// one fake at a time. Any thread.
+// The driver's functions are plain functions, so they find the fake by a global pointer: one fake
+// at a time. Thread-safe.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -31,18 +31,18 @@ class FakeGpu {
   FakeGpu& operator=(const FakeGpu&) = delete;
 
   Driver driver() const;      // started
-  Driver new_driver() const;  // not yet started: `start` is for the test to call
+  Driver new_driver() const;  // not started: the test calls `start`
 
-  // A module that has all emulated kernels of an element type.
+  // Returns a module with all emulated kernels of an element type.
   static std::span<const std::byte> image(DType dtype);
 
-  void stick();          // from now on nothing that is queued runs
-  void end_processes();  // what processes have open of each other's memory is closed
+  void stick();          // queued work no longer runs
+  void end_processes();  // closes memory that processes opened of each other
 
-  std::vector<std::string> kernels_run() const;  // in their order
-  std::size_t early_launches() const;            // launches that let a kernel start early
+  std::vector<std::string> kernels_run() const;  // in order
+  std::size_t early_launches() const;            // kernels that may start early
   std::size_t free_memory(int gpu = 0) const;
-  // What was made and is still there: "1 stream, 2 blocks"; empty where nothing is.
+  // Returns the objects that still exist, such as "1 stream, 2 blocks"; empty if there are none.
   std::string left() const;
 
  private:

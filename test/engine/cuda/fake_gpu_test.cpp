@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fake's recorded streams, and what it refuses while it records, as drivers do.
+// Tests the fake's stream capture, and the calls that it refuses during capture, like drivers do.
 #include "test/engine/cuda/fake_gpu.h"
 
 #include <gmock/gmock.h>
@@ -58,7 +58,7 @@ TEST_P(RecordedStream, RunsWhenItIsLaunchedAndAsOftenAsThat) {
   EXPECT_EQ(b(), 7U);
 }
 
-// Two branches: each keeps its order, and what comes after both is last.
+// There are two branches. Each keeps its order, and the work after both comes last.
 TEST_P(RecordedStream, TakesInStreamsThatWaitForIt) {
   stream_.fill(a_.data(), 1, 10);
   stream_.record(fork_);
@@ -170,7 +170,7 @@ TEST(FakeGpu, GpusReachEachOther) {
   EXPECT_EQ(driver.ctx_enable_peer_access(peer, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 }
 
-// Its functions need no FakeGpu to be called, only to answer.
+// The functions can be called without a FakeGpu, but then they fail.
 TEST(FakeGpu, NobodyAnswersWhenItIsGone) {
   std::optional<FakeGpu> fake(std::in_place);
   const Driver driver = fake->driver();

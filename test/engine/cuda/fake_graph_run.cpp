@@ -6,7 +6,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// Calls visit with each place of four extents.
+// Calls `visit` with each place of four extents.
 template <class Visit>
 void each_place(const std::vector<std::int64_t>& extents, Visit visit) {
   for (std::int64_t n = 0; n < extents[0]; ++n) {
@@ -115,7 +115,7 @@ void FakeGraphRun::pointwise(const FakeAttributes& operation) {
   if (attribute<int>(what->attributes, CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_ADD) {
     const Operand b = operand(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
     if (!float32_) return;
-    // One channel's number for all places.
+    // The bias has one element per channel.
     each_place(y.extents, [&](auto at) { y.at(at) = x.at(at) + b.at({0, at[1], 0, 0}); });
     return;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Computes the operations of a cuDNN graph from what their descriptors say: extents, strides,
-// numbers of tensors, paddings and steps. Float32 alone; of a graph of other types nothing is
-// computed. For the fake cuDNN.
+// Computes the operations of a cuDNN graph for the fake cuDNN, from the extents, strides, tensor
+// numbers, paddings, and steps of their descriptors. Graphs of types other than float32 are not
+// computed.
 #pragma once
 #include <cudnn.h>
 
@@ -16,7 +16,7 @@
 
 namespace lockstep::engine::cuda {
 
-// Name of an attribute -> its values, one behind the other.
+// Consecutive values by attribute name.
 using FakeAttributes = std::map<int, std::vector<std::byte>>;
 
 template <class Value>
@@ -50,10 +50,10 @@ class FakeGraphRun {
     std::vector<std::int64_t> extents, strides;
     float& at(std::array<std::int64_t, 4> place) const;
   };
-  // `name`: the attribute of the operation that says which tensor.
+  // Returns the tensor that the attribute `name` of the operation refers to.
   Operand operand(const FakeAttributes& operation, int name);
   void pointwise(const FakeAttributes& operation);
-  // The names of the attributes: of the operands of the sum x * w = y, and which of them is
+  // Holds the names of the attributes: the operands of the sum x * w = y, and which of them is
   // written.
   struct Names {
     int x, w, y, convolution, alpha, beta;
@@ -62,7 +62,7 @@ class FakeGraphRun {
   void convolution(const FakeAttributes& operation, const Names& names);
 
   std::map<std::int64_t, void*> addresses_;
-  std::map<std::int64_t, std::vector<float>> between_;  // tensors that lie in no memory
+  std::map<std::int64_t, std::vector<float>> between_;  // virtual tensors
   bool float32_ = true;
 };
 

@@ -45,12 +45,12 @@ void store(const std::vector<float>& values, void* data) {
   for (std::size_t i = 0; i < values.size(); ++i) to[i] = T(values[i]);
 }
 
-// NaN stays NaN.
+// Applies ReLU; NaN stays NaN.
 float rectified(float value) {
   return value < 0 ? 0 : value;
 }
 
-// Adds what is in memory, and a bias to each column; then ReLU.
+// Adds the values in memory and a bias to each column, then applies ReLU.
 template <class T>
 void finish(std::vector<float>& sums, bool accumulate, const void* bias, std::size_t columns,
             bool relu, void* target) {
@@ -64,7 +64,7 @@ void finish(std::vector<float>& sums, bool accumulate, const void* bias, std::si
   store<T>(sums, target);
 }
 
-// Row-major [rows, columns] as [columns, rows].
+// Returns a row-major [rows, columns] matrix as [columns, rows].
 std::vector<float> transposed(const std::vector<float>& matrix, std::size_t rows,
                               std::size_t columns) {
   std::vector<float> result(matrix.size());
@@ -91,8 +91,8 @@ void run_product(const void* arguments) {
   finish<T>(sums, accumulate, bias ? call.bias : nullptr, n, relu, call.c);
 }
 
-// Calls visit(output, input, weight) for each place of an output that a place of the kernel leads
-// to an input: where in y, x and w their channels begin; `weight` is that of the first filter.
+// Calls visit(output, input, weight) for each output position and kernel position that meet an
+// input. The arguments are the indices of their first channels in y, x, and w (first filter).
 template <class Visit>
 void each_place(const ConvolutionSpec& s, std::size_t rows, Visit visit) {
   for (std::size_t y = 0; y < rows * s.output_height() * s.output_width(); ++y) {
@@ -100,7 +100,7 @@ void each_place(const ConvolutionSpec& s, std::size_t rows, Visit visit) {
     const std::size_t top = y / s.output_width() % s.output_height() * s.stride,
                       left = y % s.output_width() * s.stride;
     for (std::size_t place = 0; place < s.kernel_height * s.kernel_width; ++place) {
-      // Wraps where it is above or left of the image.
+      // The index wraps around above or left of the image.
       const std::size_t line = top + place / s.kernel_width - s.padding,
                         column = left + place % s.kernel_width - s.padding;
       if (line >= s.height || column >= s.width) continue;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What cuBLASLt and cuDNN do, as plain loops, for tests without a GPU. They are kernels of the fake
-// GPU, so they run as late and in as odd an order as all its work, and are recorded into graphs.
+// Plain loops in place of cuBLASLt and cuDNN, for tests without a GPU. They are kernels of the fake
+// GPU: they run as late and in as random an order as its other work, and graphs can capture them.
 // The fake GPU must have them: FakeGpuOptions{.kernels = kernels_with_libraries}. Sums are float32,
-// in the order of the operands; what is computed is rounded once, when it is stored. A sum that is
-// added to is first read. Threads and errors: the ports.
+// in the order of the operands, starting with the previous value if accumulated. Results are
+// rounded once, when stored. Threads and errors: see the ports.
 #pragma once
 #include <span>
 
@@ -14,13 +14,13 @@
 
 namespace lockstep::engine::cuda {
 
-// The kernels of the two classes below, and those together with lockstep's own.
+// Returns the kernels of the two classes below; kernels_with_libraries adds lockstep's.
 std::span<const EmulatedKernel> library_kernels(DType dtype);
 std::span<const EmulatedKernel> kernels_with_libraries(DType dtype);
 
 class FakeProducts final : public Products {
  public:
-  // `kernels`, of the products' element type, must outlive this.
+  // `kernels`, of the products' element type, must outlive this object.
   explicit FakeProducts(const KernelModule& kernels) : kernels_(&kernels) {}
   void run(CudaStream& stream, const Product& product, const void* a, const void* b,
            const void* bias, void* c) override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The loops that stand for cuBLASLt and cuDNN in tests compute what engine/reference does, and do
-// so when the stream comes to it.
+// Tests the loops that replace cuBLASLt and cuDNN in tests: they agree with engine/reference, and
+// run in stream order.
 #include "test/engine/cuda/fake_libraries.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace fake_libraries_test {
 
 using Pass = Convolution::Pass;
 
-// Of 16 bits the stored results may round differently where sums were float32.
+// Returns the tolerance. 16-bit results may round differently because the sums are float32.
 double tolerance(DType dtype) {
   if (dtype == DType::kFloat32) return 1e-5;
   return dtype == DType::kBFloat16 ? 1e-2 : 2e-3;
@@ -36,7 +36,7 @@ class FakeLibraries : public testing::TestWithParam<DType> {
         kernels_(context_, FakeGpu::image(GetParam())),
         stream_(context_) {}
 
-  // Random numbers of the type, in memory of the GPU.
+  // Returns random numbers of the type, in GPU memory.
   Tensor random(std::size_t rows, std::size_t columns) {
     const Tensor tensor = empty(rows, columns);
     for (std::size_t i = 0; i < tensor.elements(); ++i) put(tensor, i, uniform_(random_));
@@ -51,7 +51,7 @@ class FakeLibraries : public testing::TestWithParam<DType> {
     if (to.dtype == DType::kBFloat16) to.as<BFloat16>()[i] = BFloat16(value);
     if (to.dtype == DType::kFloat16) to.as<Half>()[i] = Half(value);
   }
-  // The same numbers as float32, for the reference.
+  // Returns the same numbers as float32, for the reference.
   Tensor wide(Tensor from) {
     wide_.emplace_back(from.elements() * sizeof(float));
     const Tensor to{wide_.back().data(), from.shape, DType::kFloat32};

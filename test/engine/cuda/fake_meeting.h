@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A piece of work of several streams of fake GPUs, as a collective of a library is: it runs when
-// the last of them has come to it, and none goes on before. Any thread.
+// A piece of work that several streams of fake GPUs share, like a collective of a library. It runs
+// when the last stream has reached it, and no stream continues before. Thread-safe.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,11 +13,11 @@ namespace lockstep::engine::cuda {
 class FakeMeeting {
  public:
   FakeMeeting(int streams, std::function<void()> run);
-  void join(CUstream stream);  // behind its work so far
-  void give_up();              // it does not run any more, and the streams go on
+  void join(CUstream stream);  // after the work queued so far
+  void give_up();              // cancels the work; streams continue
 
  private:
-  // Pieces of work keep it: whoever made the meeting may be gone.
+  // The pieces of work share this state, since the FakeMeeting may be destroyed first.
   struct State {
     int left;
     std::function<void()> run;

@@ -18,7 +18,8 @@ constexpr std::size_t kPage = 4096;
 constexpr std::byte kZoneByte{0xa5};
 constexpr std::byte kFreshByte{0xff};
 
-// With the zones. Whole pages, which can be closed without closing anything else.
+// Returns the bytes of a block and its guard zones, rounded up to whole pages. They can be
+// protected without affecting other blocks.
 std::size_t whole_bytes(std::size_t bytes) {
   return (kZone + bytes + kZone + kPage - 1) / kPage * kPage;
 }
@@ -35,7 +36,7 @@ FakeMemory::~FakeMemory() {
   for (const auto& [data, block] : blocks_) check(block);
 }
 
-// Shared pages, so that they may be seen at a second address.
+// Maps shared pages, so that a second address can map them too.
 std::byte* FakeMemory::allocate(int place, std::size_t bytes, int process) {
   if (place != kHost && bytes > free(place)) return nullptr;
   const std::size_t whole = whole_bytes(bytes);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The memory of fake GPUs, and pinned memory: the host's own, so that tests look inside. Fresh
-// memory has ones in all bits (NaN, and no address), and zones on both sides which must stay as
-// they are: giving back a block that something wrote beside stops the program. So does giving back
-// what another process has open. A process that opens a block of another has it at an address of
-// its own. One thread at a time.
+// The memory of fake GPUs, and pinned memory. It is host memory, so tests can read it. New memory
+// has ones in all bits (NaN, and not an address), between two guard zones. Freeing a block stops
+// the program if something wrote to its zones, or if another process has the block open. A process
+// that opens a block of another one gets a different address. Not thread-safe.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -16,40 +15,42 @@ namespace lockstep::engine::cuda {
 
 class FakeMemory {
  public:
-  static constexpr int kHost = -1;  // pinned memory, instead of a GPU
+  static constexpr int kHost = -1;  // pinned memory, not a GPU
 
-  // For each GPU so many bytes; of the host without end.
+  // Gives each GPU `bytes` bytes; the host's memory is unlimited.
   FakeMemory(int gpus, std::size_t bytes);
   ~FakeMemory();
   FakeMemory(const FakeMemory&) = delete;
   FakeMemory& operator=(const FakeMemory&) = delete;
 
-  // Null where there is too little.
+  // Returns null if there is too little memory.
   std::byte* allocate(int place, std::size_t bytes, int process = 0);
-  bool release(int place, std::byte* data);  // false where no such block begins there
+  bool release(int place, std::byte* data);  // false if no block begins there
 
-  // A block of another process, for kernels of one GPU of this one: again the same address where it
-  // is open there already. Null where none of another process begins there.
+  // Opens a block of another process for kernels of one GPU of this process. Returns the same
+  // address if it is already open there, or null if no block of another process begins there.
   std::byte* open(const std::byte* data, int process, int gpu);
-  bool close(std::byte* opened);  // false where it is not open
+  bool close(std::byte* opened);  // false if it is not open
   void close_all();
 
-  // The host's pages, pinned where they lie. False where some are already; where none are.
+  // Registers pages of the host as pinned, in place. Returns false if some are pinned already;
+  // `unpin` does if none are.
   bool pin(std::byte* data, std::size_t bytes);
   bool unpin(std::byte* data);
 
   std::size_t free(int gpu) const { return free_[std::size_t(gpu)]; }
-  std::size_t blocks() const { return blocks_.size(); }  // with those that are open
+  std::size_t blocks() const { return blocks_.size(); }  // including open ones
   std::size_t pinned() const { return pinned_.size(); }  // by `pin`
 
   enum class Kind { kGpu, kPinned, kPageable, kOutside };
-  // What [data, data + bytes) is; outside: it leaves its block.
+  // Returns the kind of [data, data + bytes); kOutside: it exceeds its block.
   Kind kind_of(const void* data, std::size_t bytes) const;
-  // Of what lies in a block, or is pinned. Of the second the process is not known: -1.
+  // Returns the place (the process) of a block or of pinned memory. The process of memory that was
+  // pinned in place is unknown: -1.
   int place_of(const void* data) const;
   int process_of(const void* data) const;
-  // Adds the pages of every block that kernels of a GPU may not touch, which hold nothing else:
-  // those of other processes, and of GPUs that are not its `peers`.
+  // Appends the pages of every block that kernels of a GPU may not access, which hold nothing else.
+  // These blocks belong to other processes, or to GPUs that are not among its `peers`.
   void closed_to(int process, int gpu, const std::set<int>& peers,
                  std::vector<std::span<std::byte>>& all) const;
 
@@ -61,9 +62,9 @@ class FakeMemory {
   struct Block {
     int place = 0, process = 0;
     std::size_t bytes = 0;
-    std::unique_ptr<std::byte, Free> whole;  // with the zones
-    const std::byte* of = nullptr;           // the block that is open here ...
-    int reader = 0, opened = 0;              // ... for which GPU, and how often
+    std::unique_ptr<std::byte, Free> whole;  // including the zones
+    const std::byte* of = nullptr;           // the original of an opened block ...
+    int reader = 0, opened = 0;              // ... its GPU, and open count
   };
   static void check(const Block& block);
   const Block* block_of(const void* data) const;

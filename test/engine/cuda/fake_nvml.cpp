@@ -10,7 +10,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// For functions that are given nothing else.
+// The library's functions have no argument for the fake.
 FakeNvml* installed_nvml = nullptr;
 
 constexpr NvmlResult kInvalid = 2, kNotFound = 6;
@@ -85,7 +85,7 @@ Nvml FakeNvml::table() const {
     *end = found->end;
     return 0;
   };
-  // A switch is somewhere else.
+  // A switch has an address of its own.
   nvml.device_get_nvlink_remote_pci_info = [](NvmlDevice gpu, unsigned link, NvmlPciInfo* at) {
     const Link* const found = link_of(gpu, link);
     if (found == nullptr) return kInvalid;

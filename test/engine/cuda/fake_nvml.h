@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// NVIDIA's management library for fake GPUs, which are linked as a test says. Its functions are
-// plain ones, as the real ones are, so there is one at a time in a process. One thread at a time.
+// NVIDIA's management library for fake GPUs, whose links a test chooses. Its functions are plain
+// functions, like the real ones, so a process has one fake at a time. Not thread-safe.
 #pragma once
 #include <vector>
 
@@ -14,12 +14,12 @@ class FakeNvml {
 
   struct Link {
     NvmlLinkEnd end = NvmlLinkEnd::kSwitch;
-    int to = -1;           // the GPU, where it ends at one
-    unsigned version = 6;  // as the library counts: 4.0
+    int to = -1;           // the GPU at its end, if any
+    unsigned version = 6;  // the library's number of NVLink 4.0
     bool active = true;
   };
   struct Gpu {
-    int node = 0, bridge = 0, pcie_switch = 0;  // of the whole host
+    int node = 0, bridge = 0, pcie_switch = 0;  // in the whole host
     std::vector<Link> links = {};
     bool known = true;
   };
@@ -30,11 +30,11 @@ class FakeNvml {
   FakeNvml& operator=(const FakeNvml&) = delete;
 
   Nvml table() const;
-  int starts() const { return starts_; }  // that no shutdown followed
+  int starts() const { return starts_; }  // without a shutdown
 
  private:
   static const Gpu& gpu_of(NvmlDevice handle);
-  static const Link* link_of(NvmlDevice handle, unsigned link);  // null where it has no such link
+  static const Link* link_of(NvmlDevice handle, unsigned link);  // null: no such link
 
   std::vector<Gpu> gpus_;
   NvmlResult start_;

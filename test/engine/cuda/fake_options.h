@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a fake GPU is like, and what goes wrong with it.
+// The properties and faults of a fake GPU.
 #pragma once
 #include <cuda.h>
 
@@ -20,27 +20,28 @@ struct FakeGpuOptions {
   static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
   int gpus = 1;
-  std::vector<int> visible = {};                // the place of each, where not as they are numbered
-  std::vector<std::pair<int, int>> apart = {};  // GPUs of which the first cannot reach the second
+  std::vector<int> visible = {};                // PCI places; empty: consecutive
+  std::vector<std::pair<int, int>> apart = {};  // the first cannot reach the second
   bool sharing = true;                          // with other processes
-  std::size_t memory = std::size_t(256) << 20;  // bytes of each
+  std::size_t memory = std::size_t(256) << 20;  // per GPU
   int driver_version = CUDA_VERSION;
   int capability = 90;
-  std::uint64_t seed = 1;  // of the order in which streams run
-  // The kernels of its modules.
+  std::uint64_t seed = 1;  // of the order of streams
+  // Returns the kernels of the modules.
   std::function<std::span<const EmulatedKernel>(DType)> kernels = emulated_kernels;
 
-  // Called where the host asks for the end of the last work that it has queued: until it queues
-  // more, the GPU has nothing to do. Any thread.
+  // Runs when the host waits for the last work that it has queued: the GPU then idles until it
+  // queues more. Must be thread-safe.
   std::function<void()> on_starved = [] {};
-  // Called where the host launches a kernel or a graph, recorded kernels included. Any thread.
+  // Runs when the host launches a kernel or a graph, including captured kernels. Must be
+  // thread-safe.
   std::function<void()> on_launch = [] {};
 
-  CUresult load = CUDA_SUCCESS;         // what loading a module is answered with
-  std::size_t refused_launch = kNever;  // this launch fails when it is queued; the first is 0
-  // Likewise, of those that are recorded.
+  CUresult load = CUDA_SUCCESS;         // the result of loading a module
+  std::size_t refused_launch = kNever;  // number from 0; fails when queued
+  // Likewise, among the captured launches.
   std::size_t refused_recorded = kNever;
-  std::size_t failed_launch = kNever;  // this one when it runs, and every call after that
+  std::size_t failed_launch = kNever;  // fails when it runs; so do later calls
 };
 
 }  // namespace lockstep::engine::cuda

@@ -4,7 +4,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-// The driver's functions are given no more than a real one's.
+// The process is global because the driver's functions have no argument for it.
 thread_local int process = 0;
 
 }  // namespace

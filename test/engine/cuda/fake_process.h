@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Processes of tests that are threads. While one of these stands, what its thread asks the fake
-// driver for (devices, and with them contexts) is of that process; without, of process 0. What is
-// made in a context later, by whatever thread, is of the context's process. So of several of these
-// each has addresses of its own for memory, and opens what others export, as real ones do.
+// Simulates processes by threads. While a FakeProcess exists, devices and contexts that its thread
+// requests from the fake driver belong to that process; otherwise to process 0. Objects created in
+// a context later belong to the context's process, whichever thread creates them. Each process has
+// its own memory addresses and opens the exports of others, like real ones.
 #pragma once
 
 namespace lockstep::engine::cuda {

@@ -94,7 +94,7 @@ FakeAnswer FakeQueue::wait(FakeStream* stream, const std::shared_ptr<FakeEvent>&
     stream->capture->broken = true;
     return FakeAnswer::kIsolation;
   }
-  // Of the work recorded so far; a later record does not count.
+  // The stream waits for the work recorded so far; later records do not count.
   FakeWork work;
   work.wait = event;
   work.count = event->recorded;
@@ -155,7 +155,7 @@ FakeAnswer FakeQueue::begin_capture(FakeStream* stream, int mode) {
   return FakeAnswer::kDone;
 }
 
-// All that was recorded, in whichever stream, has to come before the end of the first one.
+// All captured work, in every stream, must precede the end of the origin stream.
 FakeAnswer FakeQueue::end_capture(FakeStream* stream, FakeGraph& graph) {
   const std::shared_ptr<FakeCapture> capture = stream->capture;
   if (!capture || capture->origin != stream) return FakeAnswer::kBroken;
@@ -207,7 +207,7 @@ bool FakeQueue::can_run(const FakeStream& stream) const {
   return work.wait == nullptr || work.wait->done >= work.count;
 }
 
-// The favourite runs as long as it can, so that others fall far behind; then another is drawn.
+// The favorite runs as long as it can, so that others fall far behind; then another one is drawn.
 bool FakeQueue::step() {
   if (stuck_) return false;
   std::vector<FakeStream*> ready;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The streams, events and graphs of a fake GPU. Nothing runs when it is queued: work runs when
-// somebody waits or asks, and then in an order that a GPU may take and a careless program does not
-// expect: one stream is far ahead of the others, and which one is drawn by chance. Only events, and
-// the order within a stream, hold. One thread at a time.
+// The streams, events, and graphs of a fake GPU. Queued work runs only when the host waits or
+// queries. The order is one that a GPU may take but a careless program does not expect: one
+// randomly drawn stream runs far ahead. Only events and the order within a stream are guaranteed.
+// Not thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace lockstep::engine::cuda {
 
-// Work as nodes, each after some of those before it in the list.
+// Holds work as nodes; each runs after some earlier nodes of the list.
 struct FakeGraph {
   struct Node {
     std::string kind;  // "copy", or a kernel's name
@@ -26,41 +26,41 @@ struct FakeGraph {
   std::vector<Node> nodes;
 };
 
-// Streams that are recorded together; the origin is the one that began.
+// Describes streams that are captured together; capture began in `origin`.
 struct FakeStream;
 struct FakeCapture {
   FakeGraph graph;
   FakeStream* origin = nullptr;
   int mode = 0;  // CUstreamCaptureMode
   std::thread::id thread;
-  bool broken = false;  // by a call that is not allowed while it goes on
+  bool broken = false;  // by a call not allowed during capture
 };
 
 struct FakeEvent {
   int gpu = 0, process = 0;
   bool timed = false;
-  bool shared = false, destroyed = false;  // with other processes; by its own
-  std::shared_ptr<FakeEvent> of;           // of another process, which is open here
+  bool shared = false, destroyed = false;  // with other processes; by its own process
+  std::shared_ptr<FakeEvent> of;           // the original, of another process
   std::uint64_t recorded = 0, done = 0;    // how often
-  std::uint64_t pushed = 0;                // pieces of work, when it was last recorded
-  std::uint64_t time = 0;                  // when last, in pieces of work
-  std::shared_ptr<FakeCapture> capture;    // that it was recorded in
-  std::vector<std::size_t> nodes;          // and after what
+  std::uint64_t pushed = 0;                // pieces of work at the last record
+  std::uint64_t time = 0;                  // of the last completion, in pieces of work
+  std::shared_ptr<FakeCapture> capture;    // in which it was recorded
+  std::vector<std::size_t> nodes;          // that precede it in the capture
 };
 
-// A piece of work: a graph (of one node, mostly), a mark, or a wait.
+// Represents a piece of work: a graph (mostly of one node), a record of an event, or a wait.
 struct FakeWork {
   std::shared_ptr<const FakeGraph> graph;
-  std::vector<bool> ran;  // which nodes
+  std::vector<bool> ran;  // by node
   std::shared_ptr<FakeEvent> record, wait;
-  std::uint64_t count = 0;  // of the event's records, that is marked or waited for
+  std::uint64_t count = 0;  // of the event's records
 };
 
 struct FakeStream {
   int gpu = 0, process = 0;
   std::deque<FakeWork> works;
   std::shared_ptr<FakeCapture> capture;
-  std::vector<std::size_t> last;  // what the next node of the capture comes after
+  std::vector<std::size_t> last;  // predecessors of the next captured node
 };
 
 enum class FakeAnswer {
@@ -81,8 +81,8 @@ class FakeQueue {
       : random_(seed), on_starved_(std::move(on_starved)) {}
 
   FakeStream* make_stream(int gpu);
-  FakeStream* make_default_stream(int gpu);  // known to nobody
-  void drop(FakeStream* stream);             // its work goes on
+  FakeStream* make_default_stream(int gpu);  // has no handle
+  void drop(FakeStream* stream);             // its work continues
   bool knows(const FakeStream* stream) const;
   std::size_t streams() const;
 
@@ -91,21 +91,22 @@ class FakeQueue {
   void record(const std::shared_ptr<FakeEvent>& event, FakeStream* stream);
   FakeAnswer wait(FakeStream* stream, const std::shared_ptr<FakeEvent>& event);
 
-  // Asking runs a few pieces of work, of any stream.
+  // Queries run a few pieces of work of any stream.
   FakeAnswer query(FakeStream* stream);
   FakeAnswer query(const FakeEvent& event);
   FakeAnswer finish(FakeStream* stream);
   FakeAnswer finish(const FakeEvent& event);
-  FakeAnswer finish_all(int gpu, int process);  // of one process there
-  void stick() { stuck_ = true; }               // from now on nothing runs
+  FakeAnswer finish_all(int gpu, int process);  // of one process on the GPU
+  void stick() { stuck_ = true; }               // nothing runs after this
 
   FakeAnswer begin_capture(FakeStream* stream, int mode);
   FakeAnswer end_capture(FakeStream* stream, FakeGraph& graph);
-  // Of captures that forbid this thread's unsafe calls: they are broken by one.
+  // Invalidates the captures that forbid this thread's unsafe calls. Returns whether there were
+  // any.
   bool break_captures();
 
  private:
-  bool step();  // false where nothing can run
+  bool step();  // false if nothing can run
   FakeAnswer until(const std::function<bool()>& done);
   bool can_run(const FakeStream& stream) const;
   void run(FakeStream& stream);

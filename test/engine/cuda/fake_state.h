@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a fake GPU's driver knows: for the functions of fake_driver alone, which lock the mutex.
+// The state of a fake GPU's driver. Only the functions of fake_driver use it, with the mutex
+// locked.
 #pragma once
 #include <cuda.h>
 
@@ -21,14 +22,14 @@ namespace lockstep::engine::cuda {
 struct FakeContext {
   int gpu = 0, process = 0;
   int holders = 0;
-  std::set<int> peers;  // whose memory it may use
+  std::set<int> peers;  // GPUs whose memory it may use
 };
 
 struct FakeModule {
   struct Function {
     const EmulatedKernel* kernel = nullptr;
-    int gpu = 0;                      // into which its module was loaded
-    unsigned most_shared = 48 << 10;  // bytes that a launch may ask for
+    int gpu = 0;                      // that loaded its module
+    unsigned most_shared = 48 << 10;  // largest launch request, in bytes
   };
   std::vector<Function> functions;
 };
@@ -39,7 +40,7 @@ struct FakeState {
     for (int gpu = 0; gpu < with.gpus; ++gpu) defaults.push_back(queue.make_default_stream(gpu));
   }
 
-  // The primary context of a GPU in a process.
+  // Returns the primary context of a GPU in a process.
   FakeContext& context(int process, int gpu) {
     for (const auto& one : contexts)
       if (one->process == process && one->gpu == gpu) return *one;
@@ -52,7 +53,7 @@ struct FakeState {
   std::mutex mutex;
   FakeGpuOptions options;
   bool started = false;
-  CUresult error = CUDA_SUCCESS;  // of work that failed: every later call has it
+  CUresult error = CUDA_SUCCESS;  // of failed work; all later calls return it
   FakeMemory memory;
   FakeQueue queue;
   std::vector<std::unique_ptr<FakeContext>> contexts;
@@ -64,8 +65,8 @@ struct FakeState {
   std::vector<std::unique_ptr<std::shared_ptr<const FakeGraph>>> executables;
   std::vector<std::string> kernels_run;
   std::size_t launches = 0;
-  std::size_t recorded = 0;  // of them
-  std::size_t early = 0;     // likewise, that may start before the kernel before has ended
+  std::size_t recorded = 0;  // of these, captured
+  std::size_t early = 0;     // of these, allowed to start early
 };
 
 }  // namespace lockstep::engine::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The kernels of convolutions that see few numbers give what the float64 reference gives, read and
-// write nothing beyond the rows in use, and give the same bits on every grid.
+// Tests the kernels of convolutions with few channels. They agree with the float64 reference,
+// access only rows in use, and give the same bits on every grid.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::vector<ConvolutionSpec> convolutions() {
                          .padding = kernel / 2,
                          .bias = true,
                          .activation = relu ? Activation::kRelu : Activation::kNone});
-  // Images of two bands, of which the second is shorter.
+  // The images have two bands, the second of which is shorter.
   all.push_back({.height = 21,
                  .width = 20,
                  .channels = 1,
@@ -88,7 +88,7 @@ TYPED_TEST(FewChannelKernels, OutputsAndGradientsAreThoseOfTheReferenceOnEveryGr
       if (first.empty()) first = as_doubles(y);
       ASSERT_EQ(as_doubles(y), first);
     }
-    // Of the outputs that T has, so that both let the same pass.
+    // The reference gets the outputs as stored in T, so both ReLUs let the same gradients pass.
     std::vector<double> past = first;
     std::fill(past.begin() + long(kUsed * s.outputs()), past.end(), std::nan(""));
     const std::vector<T> ys = narrowed_to<T>(past);

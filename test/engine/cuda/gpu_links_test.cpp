@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// The folder of PCI devices, with the NUMA nodes of fake GPUs.
+// Creates a folder of PCI devices with the NUMA nodes of fake GPUs.
 class Folder {
  public:
   explicit Folder(const std::vector<int>& nodes) {
@@ -45,7 +45,7 @@ FakeNvml::Link to_gpu(int gpu, unsigned version = 4) {
   return {.end = NvmlLinkEnd::kGpu, .to = gpu, .version = version};
 }
 
-// Eight GPUs whose 18 links all go to switches, four to a node.
+// Each of eight GPUs has 18 links to switches; four GPUs share a NUMA node.
 TEST(GpuLinks, SwitchesJoinAllOfAHost) {
   std::vector<FakeNvml::Gpu> gpus;
   for (int gpu = 0; gpu < 8; ++gpu) gpus.push_back(on_switches(gpu / 4, 18));
@@ -70,7 +70,8 @@ TEST(GpuLinks, SwitchesJoinAllOfAHost) {
   EXPECT_EQ(nvml.starts(), 0) << "NVML was not ended";
 }
 
-// Two processors; GPUs 0 and 1 below a switch, 2 below another bridge, 3 at the other processor.
+// There are two processors. GPUs 0 and 1 share a switch, GPU 2 has another bridge, and GPU 3 is at
+// the other processor.
 TEST(GpuLinks, WithoutNvlinkTheWayOverPciExpressIsTold) {
   const FakeGpu fake({.gpus = 4, .apart = {{3, 0}}});
   const FakeNvml nvml({{}, {}, {.bridge = 1, .pcie_switch = 1}, {.node = 1, .bridge = 2}});
@@ -93,7 +94,7 @@ TEST(GpuLinks, BridgesOfOneProcessorAreOneWay) {
   EXPECT_EQ(gpu_links(fake.driver(), &table, "", "").pairs[0].link, GpuLink::kHostBridge);
 }
 
-// Direct links are counted, and are a way of their own for each pair; those that are down are none.
+// Direct links are counted, and each pair has its own path; inactive links do not count.
 TEST(GpuLinks, DirectLinksAreCountedForEachPair) {
   const FakeGpu fake({.gpus = 3});
   FakeNvml::Link down = to_gpu(2);
@@ -156,7 +157,7 @@ TEST(GpuLinks, GpusThatCannotBeUsedAreLeftOut) {
   EXPECT_THAT(gpu_links(fake.driver(), nullptr, "", "").gpus, IsEmpty());
 }
 
-// On a machine with the library its functions are found; elsewhere the error is one line.
+// If the machine has the library, its functions are found; otherwise the error is one line.
 TEST(Nvml, IsOpenedOrSaidToBeMissing) {
   try {
     EXPECT_NE(load_nvml().init, nullptr);

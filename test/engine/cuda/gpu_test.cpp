@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A GPU whose kernels are nothing; it notes what they would have been made with.
+// Provides GPUs with empty kernels and records the arguments of their creation.
 class GpuTest : public ::testing::Test {
  protected:
   GpuKernels kernels() {
@@ -200,7 +200,7 @@ TEST_F(GpuTest, OfThoseThatWereUsedTheMostMemoryIsToldOnce) {
           "might have been"));
 }
 
-// As CUDA_VISIBLE_DEVICES=3,2 makes it: an index is one of those that are visible, in that order.
+// With CUDA_VISIBLE_DEVICES=3,2, an index counts the visible GPUs in that order.
 TEST(GpuOrder, IndicesAreOfVisibleGpusAndTheDescriptionNamesTheirPlace) {
   const FakeGpu fake({.gpus = 2, .visible = {3, 2}});
   const auto list = gpu_list(fake.driver(), {}, 0.5);

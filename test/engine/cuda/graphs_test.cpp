@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// cuDNN is asked, without a GPU, whether it has kernels for each convolution of the models on the
-// GPU that h200.json describes. It checks that there are kernels, not what they compute, nor how
-// fast. The stub of the driver (stub/make_stub.py) must be at the path in LOCKSTEP_DRIVER_STUB, the
-// description at that in LOCKSTEP_GPU_DESCRIPTION. Skipped where there is no cuDNN.
+// Asks cuDNN, without a GPU, whether it has kernels for each convolution of the models on the GPU
+// in h200.json. The tests check that kernels exist, not their results or speed.
+// LOCKSTEP_DRIVER_STUB must be the path of the driver's stub (stub/make_stub.py),
+// LOCKSTEP_GPU_DESCRIPTION that of the description. Skipped without cuDNN.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,8 @@
 #include "engine/nn/graph_plan.h"
 #include "models/registry.h"
 
-// For the leak sanitizer: without a GPU cuDNN makes a handle of cuBLASLt that fails, and loses it.
+// Turns the leak sanitizer off: without a GPU, cuDNN creates a cuBLASLt handle that fails, and
+// leaks it.
 extern "C" int __lsan_is_turned_off();
 extern "C" int __lsan_is_turned_off() {
   return 1;
@@ -36,7 +37,7 @@ namespace graphs_test {
 using Pass = Convolution::Pass;
 constexpr std::size_t kRows = 256;
 
-// A layer says all of its sizes in its description.
+// Parses a layer's description, which contains all of its sizes.
 std::optional<ConvolutionSpec> convolution_of(const PlannedNode& node) {
   const std::string text = node.layer->describe();
   ConvolutionSpec spec;
@@ -55,7 +56,7 @@ std::optional<ConvolutionSpec> convolution_of(const PlannedNode& node) {
   return spec;
 }
 
-// Each once.
+// Returns the distinct convolutions of a model.
 std::vector<ConvolutionSpec> convolutions_of(const std::string& model) {
   std::vector<ConvolutionSpec> all;
   for (const PlannedNode& node : plan_graph(models::build(model)).nodes) {
@@ -78,7 +79,7 @@ class Graphs : public testing::Test {
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }
-    // cuDNN opens libcuda.so.1 by that name, and then gets the one that is open.
+    // cuDNN opens libcuda.so.1 by that name, and then gets the library that is already open.
     const std::string stub = environment("LOCKSTEP_DRIVER_STUB");
     void* const driver = dlopen(stub.c_str(), RTLD_NOW | RTLD_GLOBAL);
     ASSERT_NE(driver, nullptr) << dlerror();
@@ -95,12 +96,12 @@ class Graphs : public testing::Test {
     return ConvolutionGraph(cudnn_, call, {.device = &*gpu_}, tf32).plans(most);
   }
 
-  // What is asked for in place of a convolution.
+  // Returns the convolution that is requested in place of `spec`.
   static ConvolutionSpec asked(const ConvolutionSpec& spec, Pass pass) {
     return uses_space_to_depth(spec) && pass != Pass::kGradientOfData ? space_to_depth(spec) : spec;
   }
 
-  // Each sum of each convolution has a kernel, or Error(kDevice) comes out that names it.
+  // Expects a kernel for each sum of each convolution; otherwise an Error(kDevice) names it.
   void expect_kernels(const std::string& model, DType dtype, bool tf32) {
     for (const ConvolutionSpec& spec : convolutions_of(model)) {
       for (const Pass pass : {Pass::kForward, Pass::kGradientOfData, Pass::kGradientOfWeights}) {
@@ -125,7 +126,7 @@ class Graphs : public testing::Test {
     return std::find(notes.begin(), notes.end(), note) != notes.end();
   }
 
-  // All that the library would need to make the plan in another process.
+  // Returns everything that the library needs to create the plan in another process.
   static std::string text_of(const ConvolutionPlan& plan) {
     const auto text = plan.plan.get_all<char>(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
     return {text.begin(), text.end()};
@@ -157,7 +158,7 @@ TEST_F(Graphs, EachConvolutionHasAKernelInFloat16) {
   expect_kernels("resnet50", DType::kFloat16, true);
 }
 
-// Of three channels the library first makes copies that are several times as large as the images.
+// With three channels, the library first makes copies several times as large as the images.
 TEST_F(Graphs, AConvolutionAfterSpaceToDepthNeedsNoCopies) {
   constexpr std::size_t kLittle = std::size_t(16) << 20;
   const ConvolutionSpec stem = convolutions_of("resnet50").front();
@@ -195,7 +196,7 @@ TEST_F(Graphs, Float32IsRoundedToTf32OnlyWhereThatIsAllowed) {
   }
 }
 
-// By what stands in a file, and with a graph of its own: the same engine, the same knobs.
+// A plan built from a file and another graph has the same engine and the same knobs.
 TEST_F(Graphs, AKeptChoiceBuildsTheSamePlan) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "kept_plans";
   std::filesystem::remove_all(folder);
@@ -231,7 +232,7 @@ TEST_F(Graphs, AKeptChoiceBuildsTheSamePlan) {
       }
     }
   }
-  EXPECT_GT(compared, 100u);  // plans that are not what the library would take first
+  EXPECT_GT(compared, 100u);  // plans other than the library's first choice
 }
 
 TEST_F(Graphs, AChoiceThatTheLibraryDoesNotHaveIsNone) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Batches for tests of kernels: rows in use hold what is asked for, the others and what lies around
-// the batch NaN, which must neither be read nor overwritten. Also the grids, which must make no
-// difference, and how near a type comes to a number.
+// Batches for tests of kernels. Rows in use hold given values. Other rows and the memory around the
+// batch hold NaN, and must be neither read nor overwritten. Also defines the grids, which must not
+// affect results, and the precision of a type.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using ElementTypes = testing::Types<float, BFloat16, Half>;
 
 inline constexpr std::array<LaunchShape, 3> kGrids{{{1, 1, 32}, {3, 1, 64}, {5, 1, 256}}};
 
-// Half of the distance between neighbours, of numbers near 1.
+// Returns half of the distance between neighbors of numbers near 1.
 template <class T>
 double half_step() {
   return std::is_same_v<T, float> ? 0x1p-24 : std::is_same_v<T, Half> ? 0x1p-11 : 0x1p-8;
@@ -48,7 +48,7 @@ class Batch {
  public:
   static constexpr std::size_t kAround = 16;
 
-  // `shift`: elements from an address aligned to 16 bytes.
+  // `shift` is the number of elements past an address aligned to 16 bytes.
   explicit Batch(BatchSize size, std::size_t shift = 0)
       : size_(size),
         shift_(shift),
@@ -62,7 +62,7 @@ class Batch {
   double operator[](std::size_t i) const { return double(values_[kAround + shift_ + i]); }
   std::size_t used() const { return size_.examples * size_.columns; }
 
-  // All elements that are not in use are NaN as they were.
+  // Returns whether all elements that are not in use are still NaN.
   bool rest_is_untouched() const {
     const std::size_t first = kAround + shift_;
     bool untouched = true;
@@ -83,7 +83,7 @@ class Batch {
   std::vector<T> values_;
 };
 
-// Numbers of -3 .. 3, every seventh 0; another stream for each key.
+// Returns numbers from -3 to 3, every seventh of them 0; each key has another sequence.
 inline std::function<double(std::size_t)> numbers(std::uint64_t key) {
   return [key](std::size_t i) {
     return (i + key) % 7 == 3 ? 0

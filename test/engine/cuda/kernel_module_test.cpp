@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Each thread writes its number of the grid, plus `add`, where there is room.
+// Writes each thread's number in the grid, plus `add`, up to index `room`.
 struct Number {
   static constexpr const char* kName = "number";
   std::uint32_t* to;
@@ -37,7 +37,7 @@ void number(const void* arguments) {
   if (i < a.room) a.to[i] = i + a.add;
 }
 
-// Another one, of one element type alone.
+// Halves one value; exists for a single element type.
 struct Halve {
   static constexpr const char* kName = "halve";
   std::uint32_t* value;
@@ -112,7 +112,7 @@ TEST_F(KernelModuleTest, KernelsOfAStreamRunInTheirOrder) {
   EXPECT_THAT(fake_.kernels_run(), ElementsAre("number", "halve"));
 }
 
-// Only kernels for compute capability 9.0 and newer wait for the kernel before by themselves.
+// Only kernels for compute capability 9.0 and newer wait for the previous kernel themselves.
 TEST(KernelModule, KernelsStartEarlyWhereTheyWaitByThemselves) {
   for (const int capability : {80, 89, 90, 120}) {
     FakeGpu fake(with_kernels({.capability = capability}));
@@ -143,7 +143,7 @@ TEST_F(KernelModuleTest, AnImageThatIsNoneIsTheDriversError) {
 }
 
 TEST(KernelModule, ADriverThatCannotTranslateTheKernelsIsNamed) {
-  constexpr int kOldest = CUDA_VERSION / 1000 * 1000;  // that is not refused at once
+  constexpr int kOldest = CUDA_VERSION / 1000 * 1000;  // the oldest not refused at once
   for (const CUresult answer : {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, CUDA_ERROR_NO_BINARY_FOR_GPU}) {
     FakeGpu fake({.driver_version = kOldest, .capability = 120, .load = answer});
     const Driver driver = fake.driver();

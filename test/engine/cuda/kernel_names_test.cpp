@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernels are found by name: what nvcc compiles, what arguments say and what the emulator runs must
-// agree. LOCKSTEP_SOURCE is where the sources lie.
+// Kernels are found by name, so the names in compiled kernels, arguments, and the emulator must
+// agree. LOCKSTEP_SOURCE is the folder of the sources.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@
 namespace lockstep::engine::cuda {
 namespace kernel_names_test {
 
-using Names = std::map<std::string, std::string>;  // of kernels by those of their arguments
+using Names = std::map<std::string, std::string>;  // of kernels, by type of arguments
 
 std::filesystem::path folder() {
   const char* const source = std::getenv("LOCKSTEP_SOURCE");
@@ -31,7 +31,7 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Names of kernels as arguments tell them.
+// Returns the names of kernels in their arguments.
 Names told() {
   const std::regex pattern(
       R"x(struct (\w+)(?: : \w+)? \{\s+static constexpr const char\* kName = "(\w+)";)x");
@@ -45,8 +45,8 @@ Names told() {
   return names;
 }
 
-// Names of kernels that are compiled, of those alone that begin in `start`: another one would not
-// wait for the kernel before it.
+// Returns the names of compiled kernels that begin with `start`; others would not wait for the
+// previous kernel.
 Names compiled() {
   const std::regex pattern(
       R"(extern "C" __global__ void (?:__launch_bounds__\([\w, ]+\)\s+)?(\w+)\((\w+) a\) \{\s+start\(a\);\s+\})");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Operands of kernels that run in the emulator: numbers of an element type made of float64 and
-// back, and how far a result of such a type may be from one of float64.
+// Operands of kernels in the emulator: conversion between float64 and an element type, and the
+// tolerance of results of such a type.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -28,13 +28,13 @@ std::vector<double> as_doubles(const std::vector<T>& numbers) {
   return result;
 }
 
-// What T has of each number.
+// Returns each number as stored in T.
 template <class T>
 std::vector<double> held_by(const std::vector<double>& numbers) {
   return as_doubles(narrowed_to<T>(numbers));
 }
 
-// A rounding to the type, and what sums of float32 lose.
+// The tolerance covers one rounding to the type and the errors of float32 sums.
 template <class T>
 constexpr double kTolerance = 1e-5;
 template <>
@@ -42,7 +42,7 @@ inline constexpr double kTolerance<BFloat16> = 0x1p-8;
 template <>
 inline constexpr double kTolerance<Half> = 0x1p-10;
 
-// Each of the first `count` numbers is near what is expected, as seen from 1 or from its own size.
+// Expects each of the first `count` results near its value, relative to the value or to 1.
 template <class T>
 void expect_near(const std::vector<T>& results, const std::vector<double>& expected,
                  std::size_t count, const char* what) {

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// The line that opening throws; empty where it does not.
+// Returns the error message of opening a library; empty if it opens.
 std::string refusal(const LibrarySearch& search) {
   try {
     const Library library(search);
@@ -31,7 +31,7 @@ std::string refusal(const LibrarySearch& search) {
   return "";
 }
 
-// The file that this program has its cosine from.
+// Returns the file from which this program loaded its cosine.
 std::filesystem::path math_library() {
   double (*const cosine)(double) = std::cos;
   Dl_info info{};
@@ -39,7 +39,7 @@ std::filesystem::path math_library() {
   return std::filesystem::canonical(info.dli_fname);
 }
 
-// An empty folder of that name for a test's files.
+// Creates an empty folder of that name for a test's files.
 std::filesystem::path fresh_folder(const std::string& name) {
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name;
   std::filesystem::remove_all(folder);
@@ -47,7 +47,7 @@ std::filesystem::path fresh_folder(const std::string& name) {
   return folder;
 }
 
-// Of a copy, which nobody but the test has opened.
+// The library is a copy that only the test has opened.
 TEST(Library, FunctionsStayWhenItIsGone) {
   const std::filesystem::path copy = fresh_folder("copied_library") / "libcopied.so.1";
   std::filesystem::copy_file(math_library(), copy);
@@ -79,7 +79,7 @@ TEST(Library, AMissingOneIsNamedInOneLineWithWhatWouldHelp) {
                           HasSubstr("): install the nowhere"), Not(HasSubstr("\n"))));
 }
 
-// A file that is there and does not open says more than files that are not there.
+// The error reports a file that exists but does not open, rather than missing files.
 TEST(Library, TheReasonIsThatOfTheFileThatIsThere) {
   const std::filesystem::path folder = fresh_folder("broken");
   std::ofstream(folder / "libbroken.so.1") << std::string(4096, 'x');

@@ -26,7 +26,7 @@ StepState loss_state(const BatchSize& size) {
   return state;
 }
 
-// Wider than a warp, and with the largest logit in several places.
+// The sizes include rows wider than a warp; the largest logit occurs several times.
 constexpr std::array<BatchSize, 5> kLossSizes{
     {{0, 2, 3}, {3, 5, 2}, {9, 10, 10}, {7, 7, 33}, {5, 6, 100}}};
 
@@ -120,7 +120,7 @@ TYPED_TEST(LossesKernels, CrossEntropyFollowsItsFormula) {
         EXPECT_TRUE(!before || (gradient.same_bits(*before) && losses == losses_before));
         before = gradient;
         losses_before = losses;
-        call.dlogits = logits.data();  // in place, and nothing else wanted
+        call.dlogits = logits.data();  // in place, without other results
         call.losses = call.correct = nullptr;
         emulate(grid, [&] { run<TypeParam>(call); });
         EXPECT_TRUE(logits.same_bits(gradient));
@@ -129,7 +129,7 @@ TYPED_TEST(LossesKernels, CrossEntropyFollowsItsFormula) {
   }
 }
 
-// The loss, and whether the class was found, of one row.
+// Returns the loss of one row, and whether the prediction was correct.
 template <class T>
 std::pair<double, double> loss_of(std::vector<float> row, float target) {
   const StepState state = loss_state({1, 1, row.size()});

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kMebibyte = std::size_t(1) << 20;
 
-// A GPU of 64 MiB.
+// Provides a GPU of 64 MiB.
 class MemoryTest : public ::testing::Test {
  protected:
   FakeGpu fake_{{.memory = 64 * kMebibyte}};
@@ -78,7 +78,7 @@ TEST_F(MemoryTest, ABlockMuchTooLargeIsNotUsed) {
   EXPECT_EQ(memory.held(), 8 * kMebibyte);
 }
 
-// The work was queued while the memory was another buffer's, and runs late.
+// The work was queued while the memory belonged to another buffer, and runs late.
 TEST_F(MemoryTest, WorkQueuedBeforeDoesNotShowInABufferThatUsesTheMemoryAgain) {
   Memory memory(context_);
   CudaStream stream(context_);
@@ -160,7 +160,7 @@ TEST_F(MemoryTest, KeptBlocksMakeRoomWithinTheLimit) {
   EXPECT_EQ(fake_.free_memory(), 34 * kMebibyte);
 }
 
-// Another process has taken what this one counted on.
+// Another process has taken memory on which this one relied.
 TEST_F(MemoryTest, KeptBlocksMakeRoomWhereTheGpuHasNoMore) {
   Memory memory(context_, 1.0);
   memory.allocate(30 * kMebibyte);

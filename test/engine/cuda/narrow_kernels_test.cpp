@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The kernels of convolutions from 32 channels to 32 or 64 filters give what the float64 reference
-// gives, whatever lies in rows that are not in use, and gradients with the same bits on every grid.
+// Tests the kernels of convolutions from 32 channels to 32 or 64 filters. They agree with the
+// float64 reference whatever unused rows contain, and gradients have the same bits on every grid.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ ConvolutionSpec convolution(std::size_t filters, std::size_t height, std::size_t
           .padding = padding};
 }
 
-// Numbers of a batch whose last row is not in use: there it has NaN.
+// Returns a batch whose last row is not in use and holds NaN.
 template <class T>
 std::vector<double> batch(std::size_t columns, std::uint64_t seed) {
   std::vector<double> all = held_by<T>(random_batch(kPlanned, kUsed, columns, seed));
@@ -38,7 +38,7 @@ std::vector<double> batch(std::size_t columns, std::uint64_t seed) {
   return all;
 }
 
-// Inputs of gradients and what the reference makes of them.
+// Holds the inputs of gradients and the reference's results.
 template <class T>
 struct Gradients {
   std::vector<T> x, dy;
@@ -68,7 +68,7 @@ TYPED_TEST(NarrowKernels, GradientsAreThoseOfTheReferenceOnEveryGrid) {
   Machine m(*device, DType::kFloat64);
   StepState state;
   state.examples = kUsed;
-  // The last one has images of two bands, of which the second is shorter.
+  // The last shape has images of two bands, the second of which is shorter.
   for (const ConvolutionSpec& s :
        {convolution(64, 5, 0), convolution(32, 4, 2), convolution(64, 43, 1)}) {
     SCOPED_TRACE(testing::Message() << s.height << " rows, " << s.filters << " filters");

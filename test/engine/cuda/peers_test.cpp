@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Several GPUs of one process: who reaches whose memory, and reductions over all of it.
+// Tests several GPUs of one process: peer access, and reductions over all of their memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kCount = 5000, kBytes = kCount * sizeof(float);
 
-// A source and a target on each of so many GPUs, or of the processor.
+// Holds a source and a target on each device.
 struct Operands {
   std::vector<std::unique_ptr<Ops>> ops;
   std::vector<Buffer> sources, targets;
@@ -62,7 +62,7 @@ void reach_each_other(FakeDevices& gpus, std::size_t count) {
     for (std::size_t b = 0; b < count; ++b) EXPECT_TRUE(gpus[a].reach(gpus[b])) << a << " " << b;
 }
 
-// The error of the reduction, and of all that follows.
+// Returns the error of the reduction; later calls have the same one.
 std::string failure(Operands& operands, std::size_t who) {
   try {
     operands.reduce_by(who);
@@ -87,7 +87,7 @@ TEST(Peers, AReductionOverGpusHasTheBitsOfTheProcessors) {
   }
 }
 
-// Without this the fake would let pass what a GPU does not.
+// Without this, the fake would accept accesses that a GPU refuses.
 TEST(Peers, WithoutAccessAKernelFailsAsOnAGpu) {
   FakeDevices gpus({.gpus = 2});
   Operands operands({&gpus[0], &gpus[1]});
@@ -148,7 +148,7 @@ TEST(Peers, AStreamWaitsForAnEventOfAnotherGpu) {
   }
 }
 
-// Another GPU's module, and another's memory by its address, are refused when they are queued.
+// A module of another GPU, or the address of its memory, is refused when it is queued.
 TEST(Peers, AStreamTakesWorkOfItsOwnGpuAlone) {
   const FakeGpu fake({.gpus = 2});
   const Driver driver = fake.driver();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Several objects on one folder stand for several processes.
+// Tests the plan cache. Several objects on one folder stand for several processes.
 #include "engine/cuda/plan_cache.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ class PlanCacheTest : public testing::Test {
   }
 
   PlanCache cache(const std::string& machine = "H200") { return {folder_, machine, log_}; }
-  // What a new process chooses that would find `mine`.
+  // Returns the choice of a new process that would find `mine`.
   std::string choice(const std::string& problem, const std::string& mine,
                      const std::string& machine = "H200") {
     return cache(machine).choose(problem, builds, [&] { return mine; });
@@ -51,7 +51,7 @@ class PlanCacheTest : public testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   void overwrite(std::string_view text) { std::ofstream(file(), std::ios::binary) << text; }
-  // The names in the folder.
+  // Returns the names in the folder.
   std::vector<std::string> names() {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_)) {
@@ -137,7 +137,7 @@ TEST_F(PlanCacheTest, NothingOfAnotherTextIsAdopted) {
   EXPECT_EQ(mine.text(), "");
 }
 
-// Other GPUs, other versions: the name of the file depends on all of it.
+// The name of the file depends on the GPU and on all versions.
 TEST_F(PlanCacheTest, AnotherMachineHasItsOwnChoices) {
   EXPECT_EQ(choice("a", "1", "H200, cuDNN 9.19.0"), "1");
   EXPECT_EQ(choice("a", "2", "H200, cuDNN 9.20.0"), "2");
@@ -218,7 +218,7 @@ TEST_F(PlanCacheTest, AChoiceThatCannotBeBuiltIsReplacedForAll) {
   EXPECT_EQ(warnings_.size(), 1u);
 }
 
-// Of two that find at the same time, the one that is done first is taken by both.
+// If two processes search at the same time, both use the choice of the first to finish.
 TEST_F(PlanCacheTest, WhoWasFirstMeanwhileHolds) {
   PlanCache late = cache();
   const auto slow = [&] {
@@ -228,7 +228,7 @@ TEST_F(PlanCacheTest, WhoWasFirstMeanwhileHolds) {
   EXPECT_EQ(late.choose("a", builds, slow), "1");
   EXPECT_EQ(late.text(), "a = 1\n");
   fs::remove(file());
-  EXPECT_EQ(cache().choose("a", never_builds, slow), "2");  // what the first chose is none here
+  EXPECT_EQ(cache().choose("a", never_builds, slow), "2");  // the first choice does not build here
   EXPECT_EQ(choice("a", "3"), "2");
 }
 
@@ -241,7 +241,7 @@ TEST_F(PlanCacheTest, WhatWasNotFoundIsNotKept) {
   EXPECT_EQ(mine.choose("a", builds, [] { return "1"; }), "1");
 }
 
-// Each process has problems of its own and some that all have.
+// Each process has some problems of its own, and some that all share.
 TEST_F(PlanCacheTest, ManyWritersAgreeAndLoseNothing) {
   constexpr int kProcesses = 6, kProblems = 10;
   const auto mine = [](int process, int i) { return fmt::format("{} of {}", i, process); };
@@ -273,7 +273,7 @@ TEST_F(PlanCacheTest, ManyWritersAgreeAndLoseNothing) {
   EXPECT_THAT(names(), ElementsAre(name, name + ".lock"));
 }
 
-// Replicas of one process: one finds, the others wait for it.
+// The replicas of one process search once; the others wait.
 TEST_F(PlanCacheTest, AProblemIsFoundOnceByManyThreads) {
   PlanCache mine({}, "H200", log_);
   int found = 0;  // by one at a time

@@ -20,8 +20,8 @@ template <class T>
 class PointwiseKernels : public testing::Test {};
 TYPED_TEST_SUITE(PointwiseKernels, ElementTypes);
 
-// Runs a kernel for all sizes and grids, on aligned addresses and others, out of place and in the
-// memory of its first operand. `make` gives the arguments, `expected` the numbers.
+// Runs a kernel for all sizes and grids, on aligned and unaligned addresses, out of place and in
+// place of its first operand. `make` returns the arguments, `expected` the numbers.
 template <class T, class Make, class Expected>
 void check_kernel(Make make, Expected expected) {
   for (const BatchSize& size : kSizes) {
@@ -96,7 +96,7 @@ TYPED_TEST(PointwiseKernels, AddAdds) {
       [](double a, double b) { return a + b; });
 }
 
-// Bit for bit what the CPU computes.
+// The results equal those of the CPU bit for bit.
 TYPED_TEST(PointwiseKernels, DropoutDropsTheUnitsThatTheDefinitionSays) {
   constexpr std::uint64_t kKey = 0x123456789abcdef0;
   constexpr double kRate = 0.3;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pools give what the float64 reference gives, forward and backward, on every grid; rows not in use
-// are neither read nor written.
+// Tests that pools agree with the float64 reference, forward and backward, on every grid. Unused
+// rows are neither read nor written.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,20 +38,20 @@ std::vector<PoolSpec> specs() {
   for (const PoolKind kind : {PoolKind::kMax, PoolKind::kAverage})
     for (const std::size_t channels : {1u, 3u, 8u, 24u}) {
       all.push_back({kind, 6, 8, channels, 2, 2, 2, 0});
-      all.push_back({kind, 7, 5, channels, 2, 2, 2, 0});  // the last row and column are in none
+      all.push_back({kind, 7, 5, channels, 2, 2, 2, 0});  // last row and column in no window
       all.push_back({kind, 7, 5, channels, 3, 3, 2, 1});
       all.push_back({kind, 5, 7, channels, 3, 2, 1, 1});  // windows overlap
       all.push_back({kind, 7, 8, channels, 2, 3, 4, 0});  // some inputs are in no window
       all.push_back({kind, 4, 3, channels, 4, 3, 1, 0});  // one window
-      all.push_back({kind, 6, 8, channels, 3, 3, 2, 0});  // the last row and column are in none
-      all.push_back({kind, 8, 6, channels, 3, 3, 2, 2});  // one row of the first windows is there
+      all.push_back({kind, 6, 8, channels, 3, 3, 2, 0});  // last row and column in no window
+      all.push_back({kind, 8, 6, channels, 3, 3, 2, 2});  // first windows have one row inside
       all.push_back({kind, 5, 6, channels, 2, 2, 2, 1});
       all.push_back({kind, 1, 2, channels, 3, 3, 2, 1});
     }
   return all;
 }
 
-// As CudaOps chooses.
+// Runs the kernel that CudaOps chooses.
 template <class T>
 void pool(LaunchShape shape, const PoolForward& a) {
   emulate(shape, [&] {
@@ -76,7 +76,7 @@ class PoolKernels : public testing::Test {
 using Types = testing::Types<float, BFloat16, Half>;
 TYPED_TEST_SUITE(PoolKernels, Types);
 
-// Of few values, so that many are equal: the first wins.
+// Returns images with few distinct values, so that many are equal: the first one wins.
 std::vector<double> images(std::size_t used, const PoolSpec& s) {
   std::vector<double> numbers = random_batch(kPlanned, used, s.inputs(), 1);
   for (double& number : numbers) number = std::round(number * 4) / 4;
@@ -128,8 +128,8 @@ TYPED_TEST(PoolKernels, AreThoseOfTheReference) {
   }
 }
 
-// Backward gives what a mask of the outputs that are not above 0 leaves of the gradient. Inputs of
-// ReLU's have many of these, and NaN, which is none of them.
+// With ReLU, backward propagates only the gradients of outputs above 0. The inputs include zeros,
+// negative values, and NaN, which is not above 0.
 TYPED_TEST(PoolKernels, GoBackThroughAReLU) {
   using T = TypeParam;
   for (PoolSpec s : specs()) {
@@ -167,7 +167,7 @@ TYPED_TEST(PoolKernels, GoBackThroughAReLU) {
   }
 }
 
-// The first that is none is the winner, wherever it lies in the window and whatever the others are.
+// The first NaN wins, wherever it lies in the window and whatever the others are.
 TYPED_TEST(PoolKernels, WhatIsNotANumberWins) {
   using T = TypeParam;
   for (const std::size_t channels : {1u, 8u}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory and events that processes share of their GPUs. The processes are threads, or none but
-// their contexts: the fake driver tells them apart, and each has addresses of its own.
+// Tests memory and events that processes share on their GPUs. A process here is a thread, or only a
+// context: the fake driver tells them apart, and each has its own addresses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 constexpr std::size_t kCount = ProcessSharing::kShareUnit / sizeof(float);
 constexpr std::size_t kBytes = ProcessSharing::kShareUnit;
 
-// One process, with one GPU: numbers, and room for as many.
+// Represents one process with one GPU: its numbers, and room for as many.
 struct Process {
   std::vector<std::unique_ptr<Device>> gpus;
   Device& gpu;
@@ -131,7 +131,7 @@ TEST(SharedWithProcesses, GpusThatDoNotReachEachOtherOpenNothing) {
   EXPECT_NE(one.sharing.place(), two.sharing.place());
 }
 
-// Whatever the order in which streams run.
+// The event holds in every order of the streams.
 TEST(SharedWithProcesses, AnEventHoldsBackReductionsOfAnotherProcess) {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     FakeDevices all({.gpus = 1, .seed = seed});
@@ -170,7 +170,7 @@ TEST(SharedWithProcesses, PagesOfTheHostThatArePinnedAreOfKernelsOnceForEachProc
   EXPECT_EQ(all.left(), "") << "of two processes that have ended";
 }
 
-// Others may still have it open: it ends with the GPU's own end.
+// Other processes may still have it open, so it lives as long as the GPU.
 TEST(SharedWithProcesses, AnEventThatIsGivenBackStaysAndIsGivenAgain) {
   FakeDevices all({.gpus = 1});
   Process one(all, 1), two(all, 2);
@@ -184,7 +184,7 @@ TEST(SharedWithProcesses, AnEventThatIsGivenBackStaysAndIsGivenAgain) {
   EXPECT_NE(one.sharing.make_event()->exported(), first);
 }
 
-// As where what is queued waits for a process that is gone.
+// Queued work may wait for a process that has died.
 TEST(SharedWithProcesses, AGpuThatIsGivenUpIsNotWaitedFor) {
   FakeDevices all({.gpus = 1});
   const Process one(all, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Laws of Recorder (engine/ops/recorder.h) on a fake GPU, whose streams run in any order that waits
+// Tests Recorder (engine/ops/recorder.h) on a fake GPU, whose streams run in any order that waits
 // allow.
 #include "engine/ops/recorder.h"
 
@@ -19,7 +19,7 @@ namespace recorder_test {
 
 constexpr std::size_t kRows = 8, kColumns = 64, kCount = kRows * kColumns;
 
-// One replica: its kernels, and some arrays.
+// Owns the kernels and some arrays of one replica.
 class Player {
  public:
   explicit Player(Device& device) : ops_(device.ops(DType::kFloat32, {})) {
@@ -39,10 +39,10 @@ class Player {
     for (const float value : values) EXPECT_EQ(value, values[0]);
     return values[0];
   }
-  void add(std::size_t a, std::size_t b, std::size_t to) {  // among the kernels
+  void add(std::size_t a, std::size_t b, std::size_t to) {  // queued with the kernels
     ops_->add(state_, tensor(a), tensor(b), tensor(to));
   }
-  void copy(Tensor from, std::size_t to) {  // among the reductions
+  void copy(Tensor from, std::size_t to) {  // queued with the reductions
     const std::array<const std::byte*, 1> sources{from.data};
     const std::array<std::byte*, 1> targets{arrays_[to].data()};
     ReduceArguments arguments;
@@ -76,7 +76,7 @@ TEST(RecorderTest, NothingIsDoneUntilItIsRepeated) {
   }
 }
 
-// Between reductions that were queued before, and those after.
+// A replay runs after the reductions queued before it, and before later ones.
 TEST(RecorderTest, ARepetitionHasItsPlaceAmongReductions) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
@@ -98,8 +98,8 @@ TEST(RecorderTest, ARepetitionHasItsPlaceAmongReductions) {
   }
 }
 
-// The second replica's kernels add to what the first one's reduction has stored, and the first one
-// takes the sum; each has queued something before, and reads afterwards.
+// The second replica's kernels add to the result of the first one's reduction, and the first
+// replica uses the sum. Each replica queues other work before, and reads afterwards.
 TEST(RecorderTest, ReplicasAreRepeatedTogether) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
@@ -163,13 +163,13 @@ TEST(RecorderTest, WhatTheHostTakesPartInIsRefusedAndNothingIsDone) {
     EXPECT_EQ(one.recorder().end({&second, 1}), why);
     EXPECT_EQ(one.get(0), 1);
     EXPECT_EQ(two.get(0), 5);
-    one.add(0, 1, 0), two.add(0, 0, 0);  // as if nothing had been
+    one.add(0, 1, 0), two.add(0, 0, 0);  // as if nothing had happened
     EXPECT_EQ(one.get(0), 3);
     EXPECT_EQ(two.get(0), 10);
   }
 }
 
-// Its replica fails in the middle of it, and another begins.
+// The replica fails during capture, and another one begins.
 TEST(RecorderTest, ARecordingMayBeGivenUp) {
   const auto gpu = fake_device();
   {
@@ -182,7 +182,7 @@ TEST(RecorderTest, ARecordingMayBeGivenUp) {
   EXPECT_EQ(two.get(0), 4);
 }
 
-// A GPU cannot read the host's memory, and an emulator can.
+// A GPU cannot read the host's memory, but the emulator can.
 TEST(CudaOpsDeathTest, KernelsAreNotGivenWordsOfAStepThatLieOnTheHost) {
   const std::unique_ptr<Device> device = fake_device();
   Player player(*device);

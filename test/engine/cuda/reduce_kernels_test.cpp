@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reductions have the bits of the processor's, which the tests of all devices hold to the balanced
-// tree: for all types, operations, numbers of sources, alignments and grids.
+// Tests that reductions have the bits of the processor's for all types, operations, numbers of
+// sources, alignments, and grids. The tests of all devices compare those with the balanced tree.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -16,7 +16,7 @@ namespace reduce_kernels_test {
 
 constexpr std::size_t kSources[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 33, 64};
 
-// What follows a sum.
+// Describes the epilogue of a sum.
 struct End {
   Epilogue epilogue = Epilogue::kNone;
   double scale = 1;
@@ -24,8 +24,8 @@ struct End {
 
 class Reduction : public testing::Test {
  protected:
-  // Into memory of its own, which begins `lead + skew` elements behind an aligned address, and into
-  // that of a source. `reduce(sources, targets)` is the kernel.
+  // Tests one reduction into two targets. The first is separate memory `lead + skew` elements past
+  // an aligned address, the second is a source. `reduce(sources, targets)` runs the kernel.
   template <class T>
   void one(ReduceArguments a, std::size_t sources, std::size_t count, std::size_t lead,
            std::size_t skew, auto number, auto reduce) {
@@ -67,7 +67,7 @@ class Reduction : public testing::Test {
         }
   }
 
-  // Through the kernel for everything, from a module of any type.
+  // Tests the general kernel, from a module of any type.
   template <class T>
   void any(ReduceOp op, End end, auto number) {
     ReduceArguments a;
@@ -104,7 +104,7 @@ TEST_F(Reduction, SumsAreRoundedToBfloat16) {
   sums<float>({Epilogue::kRound});
 }
 
-// The first element of all packs is the first at which all arrays are aligned, if there is one.
+// Packs begin at the first element where all arrays are aligned, if there is one.
 TEST_F(Reduction, PacksBeginWhereAllArraysAreAligned) {
   const std::vector<Half> narrow(64);
   const std::vector<float> wide(64);
@@ -118,7 +118,7 @@ TEST_F(Reduction, PacksBeginWhereAllArraysAreAligned) {
   }
 }
 
-// Also what is no number.
+// Tests that all values are copied, including NaNs.
 template <class T>
 void copied() {
   std::vector<T> numbers(65536), results(numbers.size());
@@ -169,7 +169,7 @@ TEST_F(Reduction, ANumberThatIsNoneWinsOverAllNumbers) {
   for (const ReduceOp op : kOps) any<float>(op, {}, some_are_none);
 }
 
-// Of each block those of the processor, and nothing beside them is written.
+// Tests that the squares of each block equal the processor's, and that nothing else is written.
 template <class T>
 void squares_of_blocks(Ops& ops, bool by_any, std::size_t step) {
   for (const std::size_t sources : {1u, 3u, 9u})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sources and targets of a reduction under test: once for the processor's kernels, whose bits are
-// right, and once for those in the emulator.
+// Sources and targets for tests of reductions, which run once on the processor, as the reference,
+// and once in the emulator.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -21,8 +21,8 @@ inline std::byte* bytes_of(auto& numbers) {
   return reinterpret_cast<std::byte*>(numbers.data());
 }
 
-// Numbers whose sums depend on the order of adding: bits are equal only where the tree is. Some
-// sums are too large for 16 bits, some numbers too small for them.
+// Returns numbers whose sums depend on the order of addition, so only the same tree gives equal
+// bits. Some sums overflow 16 bits, and some numbers underflow.
 template <class T>
 T uneven(std::size_t source, std::size_t i) {
   const auto bits = random_bits(9, source, i);
@@ -37,7 +37,7 @@ T uneven(std::size_t source, std::size_t i) {
   }
 }
 
-// `sources` arrays of `count` elements and one more; what is asked for begins at element `lead`.
+// Holds arrays of `count` elements, followed by one more; the operands begin at element `lead`.
 template <class T>
 struct Arrays {
   std::vector<std::vector<T>> memory;
@@ -67,7 +67,7 @@ inline Targets targets_of(std::span<std::byte* const> to) {
   return result;
 }
 
-// Bit by bit, but that numbers that are none are all alike.
+// Compares bit by bit, except that all NaNs are equal.
 template <class T>
 bool same(const std::vector<T>& a, const std::vector<T>& b) {
   for (std::size_t i = 0; i < a.size(); ++i)

@@ -20,7 +20,7 @@ Bytes numbered(std::size_t count, unsigned first) {
   return bytes;
 }
 
-// Batches start at byte `shift` of their memory, 64 bytes longer than they are.
+// Describes a batch that starts at byte `shift` of its memory, which is 64 bytes longer.
 struct Case {
   BatchSize size;  // columns: bytes of a row
   std::size_t shift;

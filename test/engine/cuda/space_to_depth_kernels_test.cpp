@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A convolution of images by weights after space to depth is that of the images by the weights, and
-// the gradient of such weights is that of the weights, for each padding and odd and even sizes.
+// Tests convolutions after space-to-depth for each padding and odd and even sizes. The outputs and
+// the gradients of weights equal those of the original convolution.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -75,7 +75,7 @@ TEST_F(StreamTest, PinnedMemoryIsReadWhenTheWorkRuns) {
   EXPECT_EQ(a_.data()[0], std::byte{3});
 }
 
-// Of each seed another order of streams.
+// Runs each test with several seeds, each with another order of streams.
 class StreamOrders : public StreamTest, public ::testing::WithParamInterface<int> {
  protected:
   StreamOrders() : StreamTest(std::uint64_t(GetParam())) {}
@@ -93,7 +93,7 @@ TEST_P(StreamOrders, AnEventOrdersTwoStreams) {
   EXPECT_EQ(b_.data()[999], std::byte{5});
 }
 
-// An event is a mark of one place: what is recorded later does not hold up who waited before.
+// An event marks one position: later records do not delay earlier waits.
 TEST_P(StreamOrders, AnEventMayBeRecordedAgain) {
   CudaStream producer(context_);
   CudaStream consumer(context_);
@@ -128,7 +128,7 @@ TEST_P(StreamOrders, AnEventIsDoneWithTheWorkBeforeIt) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, StreamOrders, ::testing::Range(1, 21));
 
-// So that the tests above, and all that use the fake, can fail.
+// This shows that the tests above, and all others that use the fake, can fail.
 TEST(FakeOrders, WithoutAnEventSomeSeedsRunTheConsumerFirst) {
   int early = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -211,7 +211,7 @@ TEST_F(StreamTest, AllWorkOfTheGpuIsWaitedForAndNoMore) {
             "cuda:0: all work of the GPU did not come to an end within 30 ms");
 }
 
-// As where a process ends whose GPU got stuck when the process had nothing in its queues.
+// A process may end after its GPU hung while the process had nothing queued.
 TEST_F(StreamTest, AnIdleGpuIsNotWaitedForEvenIfItIsStuck) {
   CudaStream stream(context_);
   stream.fill(a_.data(), 1, 1000);

@@ -14,7 +14,7 @@
 namespace lockstep::engine::cuda {
 namespace sums_kernels_test {
 
-// Beside that of another batch.
+// Returns the sum of a batch, computed together with that of another batch.
 double sum_of(const std::vector<double>& rows, std::size_t examples) {
   const StepState state = state_of({examples, rows.size(), 1});
   std::vector<double> ones(rows.size(), 1);

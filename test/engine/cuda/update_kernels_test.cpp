@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The optimizer inside a reduction has the bits of the processor's, for all rules, types, numbers
-// of sources and alignments.
+// Tests that the optimizer inside a reduction has the bits of the processor's for all rules, types,
+// numbers of sources, and alignments.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,8 +28,8 @@ std::vector<UpdateRule> rules() {
 template <class T>
 using Kept = std::conditional_t<sizeof(T) == 2, float, T>;
 
-// Weights of type T and what the optimizer keeps of them, which begins `skew` elements further
-// behind an aligned address; and some elements more that nobody touches.
+// Holds weights of type T, and the optimizer's state, which begins `skew` elements further past an
+// aligned address. Some extra elements must not change.
 template <class T>
 struct Weights {
   std::size_t lead, skew, count;
@@ -47,7 +47,7 @@ struct Weights {
       master[lead + skew + i] = Kept<T>(float(numbers[i]));
     }
   }
-  // The processor has a call for each stretch of weights that decay alike.
+  // Updates on the processor, with one call for each range of weights with the same decay.
   void update(Ops& ops, const UpdateTerms& terms, std::span<const std::byte* const> from) {
     std::size_t begin = 0;
     for (unsigned boundary = 0; boundary <= terms.boundary_count; ++boundary) {
@@ -102,7 +102,7 @@ T gradient(std::size_t source, std::size_t i) {
   return T(float(uniform(random_bits(3, source, i)[0]) - 0.5));
 }
 
-// Calls body(terms, sources, count, lead, skew) for all rules; what else differs takes turns.
+// Calls body(terms, sources, count, lead, skew) for all rules, and cycles the other variants.
 void each_way(auto body) {
   std::size_t turn = 0;
   for (const UpdateRule& rule : rules())
@@ -155,8 +155,8 @@ TEST(UpdateKernels, OfAnyTypeHaveTheBitsOfTheProcessor) {
   like_the_processor<BFloat16>(true);
 }
 
-// Which the processor does not have: its masters are the weights of an update of float32 with the
-// same gradients.
+// The processor has no float16 updates. The masters must equal the weights of a float32 update with
+// the same gradients.
 TEST(UpdateKernels, OfFloat16MoveTheirMastersAsFloat32Moves) {
   for (const bool by_any : {false, true}) {
     each_way([&](UpdateTerms terms, std::size_t sources, std::size_t count, std::size_t lead,
@@ -183,8 +183,8 @@ TEST(UpdateKernels, OfFloat16MoveTheirMastersAsFloat32Moves) {
   }
 }
 
-// Whatever the step, what Adam divides by has the bits of the processor's. They are powers of a
-// number near 1, which a GPU's own function does not give to the last bit.
+// Adam's divisor has the processor's bits at every step. It uses powers of a number near 1, whose
+// last bit differs in a GPU's own function.
 TEST(UpdateKernels, PowersAreThoseOfTheHost) {
   for (const double base : {0.9, 0.95, 0.98, 0.999, 0.9999, 0.5, 0.0})
     for (std::uint64_t t = 1; t < 3'000'000; t += 1 + t / 50) {

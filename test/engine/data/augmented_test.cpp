@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Augmented images: what is drawn depends on (seed, example, epoch) alone, whoever reads and in
-// which order; each crop and flip occurs as often as it should, and is what it says.
+// Tests augmented images. The draw depends on (seed, example, epoch) alone, not on the reader or
+// the order. Each crop and flip occurs as often as it should and does what it says.
 #include "engine/data/augmented.h"
 
 #include <gmock/gmock.h>
@@ -46,14 +46,14 @@ Image image(const Dataset& data, std::uint64_t index) {
   return image;
 }
 
-// The window cut out of a padded copy, pixel by pixel.
+// Returns the window cut out of a padded copy, pixel by pixel.
 Image reference(const Image& image, const Augmentation& a, std::size_t pad) {
   const std::size_t height = kShape[0], width = kShape[1], channels = kShape[2];
   Image out;
   for (std::size_t y = 0; y < height; ++y) {
     for (std::size_t x = 0; x < width; ++x) {
       const std::size_t column = a.flip ? width - 1 - x : x;
-      const std::size_t from_y = y + a.down, from_x = column + a.right;  // of the padded image
+      const std::size_t from_y = y + a.down, from_x = column + a.right;  // in the padded image
       const bool inside =
           from_y >= pad && from_y < pad + height && from_x >= pad && from_x < pad + width;
       for (std::size_t c = 0; c < channels; ++c) {
@@ -96,7 +96,7 @@ TEST(Augmented, PixelsOfThePaddingAreZeroOrWhatIsSaid) {
     }
 }
 
-// Grey around digits would be no digit. Of colours it is the mean, as He et al. have it.
+// Padding is black for digits, as their background, and the mean for color images (He et al.).
 TEST(Augmented, AroundDigitsItIsAsBlackAsTheirGround) {
   const Sets digits = generated_digits({.train = 4, .test = 0});
   const auto framed = augmented(digits.train, {.flip = false, .around = digits.around});
@@ -130,7 +130,7 @@ TEST(Augmented, WithoutPaddingAndFlipItIsTheDataItself) {
   EXPECT_EQ(image_in(*data, 3, 2), image(*data, 2));
 }
 
-// 81 offsets, each expected 500 times: 120 are more than five deviations.
+// Each of the 81 offsets is expected 500 times; 120 are more than five standard deviations.
 TEST(Augmented, EveryOffsetOccursEquallyOftenAndHalfAreFlipped) {
   constexpr std::uint64_t kDraws = 81 * 500;
   std::map<std::pair<std::size_t, std::size_t>, int> seen;
@@ -195,8 +195,8 @@ TEST(Augmented, AnEvaluationReadsPlainly) {
   }
 }
 
-// What two epochs of training read, by (epoch, example), put together from `ranks` replicas. With
-// `stop` each step has pipelines of its own, as after a restart.
+// Returns the images that two epochs of training on `ranks` replicas read, by (epoch, example).
+// With `stop`, each step has new pipelines, as after a restart.
 std::map<std::pair<std::int64_t, std::int64_t>, Image> trained(const Dataset& data, int ranks,
                                                                int threads, bool stop) {
   std::map<std::pair<std::int64_t, std::int64_t>, Image> seen;

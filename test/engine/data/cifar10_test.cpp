@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// CIFAR-10's files: what is written is read, normalised channel by channel, and each way in which a
-// file can be wrong is named with its file and field.
+// Tests CIFAR-10 files. They are read as written and normalized by channel. Each defect is reported
+// with its file and field.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Byte i of a record's pixels, planes behind each other.
+// Returns byte i of a record's pixels; the planes are consecutive.
 std::uint8_t byte(int label, std::size_t i) {
   return std::uint8_t(i * 7 + i / 256 + std::size_t(label) * 31);
 }
@@ -50,7 +50,7 @@ class Cifar10 : public testing::Test {
   static void write(const std::filesystem::path& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
   }
-  // File number n holds labels n - 1 and n + 4; the test file holds label 9.
+  // Writes the files: number n holds labels n - 1 and n + 4, the test file holds label 9.
   static void fill(const std::filesystem::path& folder) {
     for (int n = 1; n <= 5; ++n) {
       write(folder / ("data_batch_" + std::to_string(n) + ".bin"), record(n - 1) + record(n + 4));
@@ -58,7 +58,7 @@ class Cifar10 : public testing::Test {
     write(folder / "test_batch.bin", record(9));
   }
 
-  // The error of reading the folder: "corrupt: ...".
+  // Returns the error of reading the folder as "corrupt: ...".
   std::string error() {
     try {
       cifar10(folder_.string());
@@ -131,7 +131,7 @@ TEST_F(Cifar10, ASizeThatIsNotOfWholeRecordsIsNamed) {
   EXPECT_THAT(error(), AllOf(StartsWith("corrupt: "), HasSubstr("data_batch_2.bin: size: 0")));
 }
 
-// Such as those of a copy that ended early, between two records.
+// A copy that ended early, between two records, leaves such files.
 TEST_F(Cifar10, FilesOfFewerRecordsAreToldInOneWarning) {
   std::filesystem::resize_file(folder_ / "data_batch_2.bin", 10'000 * kCifarRecord);
   std::filesystem::resize_file(folder_ / "data_batch_4.bin", 9'999 * kCifarRecord);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Clicks that the program draws.
+// Tests generated clicks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ TEST(Clicks, HaveTheFormOfCriteosData) {
   }
   EXPECT_GT(clicks / 3000, 0.2);
   EXPECT_LT(clicks / 3000, 0.6);
-  // A tenth of all ids is the commonest one of a thousand, and nearly all are met.
+  // A tenth of all ids is the most frequent one of a thousand, and nearly all ids occur.
   EXPECT_NEAR(zeros / (3000 * kClickFields), std::log(2) / std::log(1001), 0.01);
   EXPECT_GT(ids.size(), 990u);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Criteo's text format: what is written is read, in any order; what is wrong is named with its
-// file, line and field.
+// Tests Criteo's text format. Files are read as written, in any order; each defect is reported with
+// its file, line, and field.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::string joined(const std::vector<std::string>& fields) {
   return line;
 }
 
-// Example i: clicked where i is odd, numbers i + column, words i * 26 + column.
+// Returns the fields of example i: clicked if i is odd, numbers i + column, words i * 26 + column.
 std::vector<std::string> fields_of(std::uint64_t i) {
   std::vector<std::string> fields{i % 2 == 1 ? "1" : "0"};
   for (std::size_t c = 0; c < kClickNumbers; ++c) fields.push_back(std::to_string(i + c));
@@ -60,7 +60,7 @@ class Criteo : public testing::Test {
     EXPECT_EQ(gzwrite(file, text.data(), unsigned(text.size())), int(text.size()));
     EXPECT_EQ(gzclose(file), Z_OK);
   }
-  // Three good lines, of which the second has `text` in field `field`, counted from 1.
+  // Writes three valid lines, except that field `field` of the second, counted from 1, is `text`.
   void spoil(std::size_t field, const std::string& text) {
     std::vector<std::string> fields = fields_of(1);
     fields[field - 1] = text;
@@ -141,7 +141,7 @@ TEST_F(Criteo, EmptyAndNegativeNumbersAreZeroAndNoWordIsAWordOfItsOwn) {
   EXPECT_EQ(example.input[0], 0);
   EXPECT_EQ(example.input[1], 0);
   EXPECT_NEAR(example.input[2], 63 * std::log(2), 1e-5);
-  // Bucket of (field, nothing) or (field, 0): all different among sixteen millions.
+  // The buckets of (field, empty) and (field, 0) are all different among sixteen million.
   std::set<float> ids(example.input.begin() + 13, example.input.end());
   ids.insert(zero.input.begin() + 13, zero.input.end());
   EXPECT_EQ(ids.size(), 52u);
@@ -163,7 +163,7 @@ TEST_F(Criteo, AWordFallsIntoTheSameBucketEverywhereAndWordsSpread) {
   EXPECT_EQ(read(*criteo(path_, 100).train, 0).input, seventh.input);
 }
 
-// Longer than the blocks in which a file is looked at.
+// The file is longer than the blocks in which it is scanned.
 TEST_F(Criteo, LinesThatCrossBlocksAreWhole) {
   constexpr std::uint64_t kLines = 9000;
   {
@@ -202,7 +202,7 @@ TEST_F(Criteo, EachWrongFieldIsNamed) {
   EXPECT_EQ(error(), "none");
 }
 
-// With the ends of lines, the mark and the empty lines that other systems write, and compressed.
+// The variants are line ends, byte order mark, and empty lines of other systems, and compression.
 TEST_F(Criteo, TheUsualVariantsAreRead) {
   const std::string first = joined(fields_of(0)), second = joined(fields_of(1));
   write(first + "\n" + second + "\n");

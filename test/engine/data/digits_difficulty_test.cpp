@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How hard the generated digits are for a linear classifier. (Slow: it trains one.)
+// Tests how hard the generated digits are for a linear classifier. It is slow because it trains
+// one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +30,7 @@ Rows rows_of(const Dataset& set) {
   for (std::uint64_t i = 0; i < set.size(); ++i) {
     const auto row = std::span(rows.inputs).subspan(i * kInputs, kInputs);
     set.read(i, row.first(kInputs - 1), target);
-    for (float& v : row.first(kInputs - 1)) v += 0.8f;  // about their mean
+    for (float& v : row.first(kInputs - 1)) v += 0.8f;  // centers the pixels about their mean
     row.back() = 1;
     rows.classes.push_back(std::size_t(target[0]));
   }
@@ -55,9 +56,9 @@ double accuracy(const Weights& weights, const Rows& rows) {
   return double(right) / double(rows.classes.size());
 }
 
-// Softmax regression by stochastic gradient descent, with a falling rate. Whenever the training is
-// stopped, and with any decay of the weights, the test accuracy must stay below the bound: so the
-// best of all epochs is taken.
+// Trains softmax regression by stochastic gradient descent with a decreasing rate. The test
+// accuracy must stay below the bound after any epoch and with any weight decay, so the test uses
+// the best of all epochs.
 TEST(GeneratedDigitsDifficulty, ALinearClassifierLearnsThemButStaysBelow93Percent) {
   const Sets sets = generated_digits();
   const Rows train = rows_of(*sets.train), test = rows_of(*sets.test);
@@ -82,7 +83,7 @@ TEST(GeneratedDigitsDifficulty, ALinearClassifierLearnsThemButStaysBelow93Percen
       }
       best = std::max(best, accuracy(weights, test));
     }
-    EXPECT_GT(accuracy(weights, train), 0.85);  // it did learn what a linear classifier can
+    EXPECT_GT(accuracy(weights, train), 0.85);  // it learned what a linear classifier can
   }
   RecordProperty("best", std::to_string(best));
   EXPECT_LT(best, 0.93);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The digits are a function of (seed, index), lie where they should, and differ in all that a
-// person would expect.
+// Tests generated digits. They are a function of (seed, index), lie in the right place, and vary in
+// all ways that a person would expect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,7 +72,8 @@ TEST(GeneratedDigits, NoTwoAreEqualInTrainOrTest) {
   EXPECT_NE(sets.train->fingerprint(), sets.test->fingerprint());
 }
 
-// Each digit about as often; numbers from -1 to 1; bright in the middle and dark at the border.
+// The classes are about equally frequent. Pixels lie from -1 to 1, bright in the middle and dark at
+// the border.
 TEST(GeneratedDigits, AreBalancedAndLieInTheMiddle) {
   const auto set = generated_digits({.train = 2000, .test = 0}).train;
   std::vector<int> times(10);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Generated colour images: a function of (seed, example), of every size, and learnable.
+// Tests generated color images: they are a function of (seed, example), have any size, and are
+// learnable.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,8 +73,8 @@ TEST(GeneratedImages, ExamplesDependOnSeedAndIndexAndNotOnHowManyThereAre) {
   EXPECT_NE(many.train->fingerprint(), many.test->fingerprint());
 }
 
-// The nearest mean image of the training part says the class of most test images, so there is
-// something to learn; not of all, so there is something left for a network.
+// The nearest class mean of the training set predicts most test images, so the data are learnable.
+// It does not predict all, so a network can do better.
 TEST(GeneratedImages, TheNearestMeanOfATrainingClassIsMostlyRight) {
   const Sets sets = generated_images({.train = 600, .test = 300});
   const std::size_t elements = sets.train->input_shape().elements();

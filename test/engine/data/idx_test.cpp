@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// IDX files: what is written is read, plain or compressed, and each way in which a file can be
-// wrong is named with its file and field.
+// Tests IDX files. They are read as written, plain or compressed. Each defect is reported with its
+// file and field.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ Bytes big_endian(std::uint32_t v) {
   return {char(v >> 24), char(v >> 16 & 0xff), char(v >> 8 & 0xff), char(v & 0xff)};
 }
 
-// Pixel j of image i is 7 i + j, modulo 256.
+// Returns images in which pixel j of image i is 7 i + j, modulo 256.
 Bytes images(std::uint32_t count, std::uint32_t height, std::uint32_t width) {
   Bytes file = big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -58,7 +58,8 @@ Bytes compressed(const Bytes& plain) {
   return out;
 }
 
-// A folder of three training images of 2x3 and two test images; each test spoils something.
+// Provides a folder of three training images of 2x3 and two test images; each test spoils
+// something.
 class Idx : public testing::Test {
  protected:
   static constexpr const char* kImages = "train-images-idx3-ubyte";
@@ -83,7 +84,7 @@ class Idx : public testing::Test {
   }
   void remove(const std::string& name) { std::filesystem::remove(folder_ / name); }
 
-  // The error of reading the folder: "corrupt: ...".
+  // Returns the error of reading the folder as "corrupt: ...".
   std::string error() {
     try {
       idx(folder_.string());
@@ -155,7 +156,7 @@ TEST_F(Idx, TheFirstBytesSayWhetherAFileIsCompressedAndNotItsName) {
   expect_three_images(*idx(folder_.string()).train);
 }
 
-// As archives and Kaggle name them: a dot for a dash, a folder of the file's name.
+// Archives and Kaggle use these names: a dot for a dash, a folder with the file's name.
 TEST_F(Idx, FilesAreReadUnderTheirUsualNames) {
   const Bytes pixels = images(3, 2, 3), classes = labels({4, 0, 9});
   remove(kImages);
@@ -323,7 +324,7 @@ TEST_F(Idx, AnEmptySetIsRefused) {
   EXPECT_THAT(error(), AllOf(HasSubstr("corrupt: "), HasSubstr("0x2x3: no pixels")));
 }
 
-// Nothing of these sizes may be allocated: the address sanitizer ends a test that tries.
+// Nothing of these sizes may be allocated: the address sanitizer aborts a test that tries.
 TEST_F(Idx, SizesThatTheFileCannotHoldAreRefusedBeforeMemoryIsTaken) {
   const std::uint32_t most = 0xffffffff;
   const Bytes magic = big_endian(0x803);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A data set for tests: example i is {i, -i} with target i + 0.5. `reading` is called before each
-// example is read, by the reading thread: it may count, block, or throw.
+// A dataset for tests: example i is {i, -i} with target i + 0.5. The reading thread calls `reading`
+// before each example; it may count, block, or throw.
 #pragma once
 #include <cstdint>
 #include <functional>

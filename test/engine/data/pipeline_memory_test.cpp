@@ -11,7 +11,7 @@ namespace pipeline_memory_test {
 using test::count_allocations;
 using test::counted_allocations;
 
-// Several batches ahead; the last batch of the epoch is shorter than the others.
+// The pipeline reads several batches ahead, and the last batch of the epoch is smaller.
 TEST(PipelineMemory, TheSteadyStateAllocatesNothing) {
   const Numbers data(61);
   for (const bool in_place : {true, false}) {

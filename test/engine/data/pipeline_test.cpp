@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The order of an epoch depends on nothing but (seed, epoch); batches come back in the order in
-// which they were requested, whoever reads them; and the pipeline can be stopped in every state.
+// Tests the input pipeline. The order of an epoch depends only on (seed, epoch). Batches return in
+// the order of their requests, whichever thread reads them. The pipeline can be stopped in every
+// state.
 #include "engine/data/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +27,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 using Ids = std::vector<std::int64_t>;
 
-// The batch that the next take gives, checked row by row against its ids.
+// Returns the ids of the next batch after a check of each row against its id.
 Ids checked_take(Pipeline& pipeline) {
   const Batch& batch = pipeline.take();
   EXPECT_EQ(batch.inputs.size(), 2 * batch.rows());
@@ -39,7 +40,7 @@ Ids checked_take(Pipeline& pipeline) {
   return {batch.ids.begin(), batch.ids.end()};
 }
 
-// For pipelines of short timeouts.
+// Takes the next batch and tries again after a timeout, for pipelines with short timeouts.
 Ids patient_take(Pipeline& pipeline) {
   for (;;) {
     try {
@@ -50,9 +51,9 @@ Ids patient_take(Pipeline& pipeline) {
   }
 }
 
-// The examples of `steps` global batches from `position` on, each put together from `ranks`
-// replicas with a pipeline of their own, as a strategy uses them: the next batch is requested
-// before the last is taken. Moves the position.
+// Returns the examples of `steps` global batches from `position` on, each assembled from `ranks`
+// replicas with their own pipelines. As in a strategy, the next batch is requested before the last
+// is taken. Advances `position`.
 Ids trained(const Dataset& data, int ranks, DataPosition& position, int steps,
             std::uint64_t global_batch, PipelineOptions options,
             const std::vector<std::uint64_t>& shares = {}) {
@@ -85,7 +86,7 @@ int steps_of(std::uint64_t examples, std::uint64_t batch) {
   return int((examples + batch - 1) / batch);
 }
 
-// A reader that waits at a gate stays inside until the test opens it.
+// Holds readers inside `read` until the test opens it.
 class Gate {
  public:
   void wait() {
@@ -403,7 +404,7 @@ TEST(Pipeline, WhatCannotBeIsRefused) {
   EXPECT_EQ(pipeline.outstanding(), 0u);
 }
 
-// A device takes a batch in one copy, with words of its own behind it.
+// A device copies a batch at once, together with its own words at the end of the block.
 TEST(Pipeline, ABatchLiesInOneBlockWithRoomAtItsEnd) {
   const Numbers numbers(20);
   std::size_t given = 0;
@@ -416,7 +417,7 @@ TEST(Pipeline, ABatchLiesInOneBlockWithRoomAtItsEnd) {
     const Batch& batch = pipeline.take();
     const std::span<std::byte> block = batch.block();
     const std::byte* end = block.data();
-    const auto follows = [&](auto array) {  // the one before, and is aligned
+    const auto follows = [&](auto array) {  // adjacent and aligned
       const auto bytes = std::as_bytes(array);
       EXPECT_GE(bytes.data(), end);
       EXPECT_EQ((bytes.data() - block.data()) % 16, 0);

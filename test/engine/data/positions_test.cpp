@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which positions of an epoch a batch and a replica have: every position once, whatever the
-// numbers.
+// Tests which positions of an epoch a batch and a replica get: each position exactly once, for any
+// sizes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Batch norm as a layer: its gradients, what is fused into it, its moving averages; and blocks that
-// are computed again.
+// Tests batch norm as a layer: its gradients, its fusion with neighbors, and its moving averages.
+// Also tests recomputed blocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,8 +61,8 @@ TEST(BatchNorm, GivesEachChannelMeanZeroAndVarianceOne) {
   }
 }
 
-// A residual block with a batch norm in its shortcut. `apart` keeps every layer by itself, since
-// dropout of nothing stands between.
+// Returns a residual block with a batch norm in its shortcut. `apart` prevents fusion by a dropout
+// of rate 0 after each layer.
 GraphSpec residual(bool apart, BatchNormOptions options = {}, BatchNormOptions shortcut = {}) {
   GraphSpec spec("m", {5, 4, 3});
   const auto between = [&](const std::string& name, GraphSpec::Value value) {
@@ -84,7 +84,7 @@ std::vector<std::string> layers_of(const GraphSpec& spec) {
   return Solo(spec, *kOps, 2).graph.layers();
 }
 
-// The layouts differ, since backward finishes parameters in another order.
+// The layouts differ because backward finishes parameters in another order.
 void expect_same_gradients(const Solo& fused, const Solo& apart) {
   ASSERT_EQ(fused.graph.layout().size(), apart.graph.layout().size());
   for (const Parameter& parameter : fused.graph.layout()) {
@@ -172,7 +172,8 @@ TEST(BatchNorm, OfAShortcutHasTheSameGradientsBesideFrozenParameters) {
   }
 }
 
-// As on a second replica with the same batch: sums are twice as large, of twice as many values.
+// Simulates a second replica with the same batch: sums are twice as large, over twice as many
+// values.
 class TwiceContext final : public Context {
  public:
   TwiceContext(Ops& o, const Graph& graph) : Context(o), alone_(o, graph) {
@@ -213,7 +214,8 @@ TEST(BatchNorm, OfAShortcutRunsByItselfWhereItCannotBeTakenIn) {
   EXPECT_FALSE(alone(residual(false)));
   EXPECT_TRUE(alone(residual(false, {.synchronised = true})));
   EXPECT_TRUE(alone(residual(false, {}, {.synchronised = true})));
-  // Between the shortcut's batch norm and the sum: another reader, ReLU, the end of a block.
+  // Another reader, a ReLU, or the end of a block stands between the shortcut's batch norm and the
+  // sum.
   for (const int kind : {0, 1, 2}) {
     GraphSpec spec("m", {4});
     if (kind == 2) spec.begin_block();
@@ -288,7 +290,7 @@ TEST(BatchNorm, RefusesWhatCannotBe) {
   EXPECT_THROW(batch_norm({.epsilon = 0}), Error);
 }
 
-// Three residual blocks, with dropout in one of them, whose masks must be the same both times.
+// Returns three residual blocks. One has dropout, whose masks must be the same in both passes.
 GraphSpec blocks(bool marked) {
   GraphSpec spec("m", {6, 6, 4});
   auto value = spec.then("stem", convolution(8, 3, {.padding = 1}));
@@ -338,7 +340,7 @@ TEST(Recompute, RunsOnceMoreWhatBackwardReadsAndNothingElse) {
                                       "a.bn2",     "a.conv2", "a.bn1",   "a.conv1", "stem"}));
 }
 
-// Also where the layer that took it in runs again.
+// The gradient is the same if the layer into which the batch norm is fused is recomputed.
 TEST(Recompute, OfABatchNormOfAShortcutGivesTheSameBits) {
   GraphSpec spec("m", {4, 4, 3});
   const auto stem = spec.then("stem", convolution(4, 3, {.padding = 1}));
@@ -372,7 +374,8 @@ TEST(Recompute, OfFrozenLayersRunsNothingAgain) {
   for (const std::string& name : watcher.backward) EXPECT_FALSE(name.starts_with("a.")) << name;
 }
 
-// A frozen layer has no backward, but runs again where a trained one behind it reads its output.
+// A frozen layer has no backward, but it is recomputed if a trained layer after it reads its
+// output.
 TEST(Recompute, OfABlockThatIsFrozenInPartGivesTheSameBits) {
   for (const std::vector<const char*>& frozen :
        {std::vector<const char*>{"stem", "a.conv1", "a.bn1"}, {"stem", "a.", "b.conv1", "b.bn1"}}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Graphs that hold, of a table, the rows that a batch touches: the same bits as with the whole
-// table.
+// Tests graphs that hold only those rows of a table that a batch touches. They compute the same
+// bits as with the whole table.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,12 +31,12 @@ const Parameter& named(const Graph& graph, const std::string& name) {
   return graph.layout()[0];
 }
 
-// Row `row` of a parameter, in an arena of the graph.
+// Returns row `row` of a parameter in an arena of the graph.
 std::byte* row_of(const Graph& graph, std::byte* arena, const Parameter& p, std::size_t row) {
   return arena + (p.range.begin + row * p.shape[1]) * size_of(graph.dtype());
 }
 
-// What a strategy does: the values of all parameters, of compact ones the touched rows.
+// Copies the values of all parameters, as a strategy does; for compact ones, only the touched rows.
 void pull(const Solo& from, Solo& to) {
   for (const Parameter& p : to.graph.layout()) {
     const Parameter& whole = named(from.graph, p.name);
@@ -177,7 +177,7 @@ TEST(CompactRows, TakeTheRoomOfABatchAndAreAnnouncedAsOthers) {
   EXPECT_THAT(Graph::memory(spec, *ops, 5, kCompact).largest,
               testing::Not(HasSubstr("words.weight")));
   EXPECT_THAT(Graph::memory(spec, *ops, 5).largest, HasSubstr("words.weight, 3000000x4"));
-  // Not more than the table has.
+  // A compact parameter has no more rows than the table.
   const Graph small(id_graph(true), *ops, 50, kCompact);
   EXPECT_EQ(named(small, "rows.weight").shape, (Shape{12, 2}));
 
@@ -216,7 +216,7 @@ TEST(CompactRows, WhatTheyCannotDoIsRefused) {
   const Graph fine(spec, *ops, 2);
 }
 
-// A graph without tables is the same with the option and without it.
+// A graph without tables does not depend on the option.
 TEST(CompactRows, ChangeNothingOfOtherGraphs) {
   const auto ops = reference_ops(DType::kFloat64);
   GraphSpec spec("plain", {3});

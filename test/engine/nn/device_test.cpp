@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every device of this machine trains a whole graph as the reference does.
+// Tests that every device of this machine trains a whole graph like the reference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,8 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(difference / std::max(size, 1e-300));
 }
 
-// The second step adds to what the first left. `examples` of the `rows` count.
+// Expects the reference's results after two steps, the second of which accumulates. `examples` of
+// the `rows` rows are in use.
 void expect_two_steps_of_the_reference(const GraphSpec& spec, Ops& ops, std::size_t examples,
                                        std::size_t rows, double tolerance = 1e-5) {
   const auto exact = reference_ops(DType::kFloat64);
@@ -71,8 +72,8 @@ TEST(Devices, GiveTheOutputsLossesAndGradientsOfTheReference) {
               IsSupersetOf({"cpu:0 float32", "reference:0 float32", "reference:0 float64"}));
 }
 
-// Rows in use that end in the middle of a slice, fill slices, or are none; the accumulated step
-// goes through twice.
+// The rows in use end within a slice, fill slices, or are none; the accumulated step runs the chain
+// twice.
 TEST(Devices, AChainThatGoesThroughInSlicesGivesWhatTheReferenceGives) {
   GraphSpec spec("stem", {14, 12, 1});
   spec.then("conv1", convolution(16, 3));
@@ -98,8 +99,7 @@ TEST(Devices, AChainThatGoesThroughInSlicesGivesWhatTheReferenceGives) {
   }
 }
 
-// What stands in front of the chain of three is read by somebody else, too; and parts of it are
-// frozen.
+// Another layer reads the input of the chain of three, and parts of the chain are frozen.
 TEST(Devices, AChainAmongOtherLayersGivesWhatTheReferenceGives) {
   const auto devices = host_devices();
   int variant = 0;
@@ -128,13 +128,14 @@ TEST(Devices, AChainAmongOtherLayersGivesWhatTheReferenceGives) {
   }
 }
 
-// Backward computes frozen layers of a chain again: what they read and write must still be theirs.
+// Backward computes the frozen layers of a chain again. The memory that they read and write must
+// not have been reused.
 TEST(Devices, AChainWhoseFrontIsFrozenGivesWhatTheReferenceGives) {
   const auto devices = host_devices();
   const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
   for (bool below : {false, true}) {
     GraphSpec spec("transfer", {24, 24, 1});
-    if (below) {  // something dear, frozen too, whose output the chain reads
+    if (below) {  // frozen and expensive; the chain reads it
       spec.then("below", convolution(8, 5, {.padding = 2}));
       spec.then("relu0", relu());
       spec.freeze("below");
@@ -157,7 +158,7 @@ TEST(Devices, AChainWhoseFrontIsFrozenGivesWhatTheReferenceGives) {
   }
 }
 
-// A chain of two, then something of another kind.
+// Returns a graph with a chain of two, followed by layers of other kinds.
 GraphSpec odd_chain() {
   GraphSpec spec("odd", {12, 12, 16});
   spec.then("cheap", convolution(16, 3, {.padding = 1}));
@@ -170,7 +171,7 @@ GraphSpec odd_chain() {
   return spec;
 }
 
-// Counts the rows that it is shown of each layer, forward.
+// Counts the rows of each layer that the observer sees in forward.
 struct RowCounter final : Observer {
   std::map<std::string, std::size_t> rows;
   void layer(const std::string& name, Pass pass, Clock::time_point, Clock::time_point,
@@ -179,7 +180,8 @@ struct RowCounter final : Observer {
   }
 };
 
-// Others hold what nobody wrote, and at the end of a batch belong to somebody else.
+// Unused rows of a slice are uninitialized, and those past the end of a batch belong to other
+// tensors.
 TEST(Devices, OfSlicesAnObserverIsShownTheRowsInUse) {
   const auto devices = host_devices();
   const GraphSpec spec = odd_chain();
@@ -197,7 +199,8 @@ TEST(Devices, OfSlicesAnObserverIsShownTheRowsInUse) {
   }
 }
 
-// One row is left for the last slice: it goes by the kernel of the others, or ranks would differ.
+// The last slice has a single row. It runs the same kernels as the others; otherwise ranks would
+// differ.
 TEST(Devices, AShortSliceGoesByTheKernelsOfWholeOnes) {
   const auto devices = host_devices();
   const GraphSpec spec = odd_chain();

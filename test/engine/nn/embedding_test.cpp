@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Layers that pick rows of a table, on every device.
+// Tests embedding layers on every device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ TEST(Embedding, EveryDeviceTrainsAsTheReference) {
         for (IdSolo* solo : {&expected, &found}) {
           solo->fill_ids(0, 7);
           solo->step();
-          solo->step(true);  // adds to what the first left
+          solo->step(true);  // accumulates
         }
         const std::vector<double> a = found.gradient(), b = expected.gradient();
         for (std::size_t i = 0; i < a.size(); ++i) {
@@ -55,7 +55,8 @@ TEST(Embedding, EveryDeviceTrainsAsTheReference) {
   }
 }
 
-// A row's gradient is added in the order of the examples, whoever fills the table with zeros.
+// A row's gradient is summed in the order of the examples, whichever thread fills the table with
+// zeros.
 TEST(Embedding, GradientsHaveTheSameBitsForEveryNumberOfThreads) {
   const auto devices = host_devices();
   std::vector<std::byte> first;
@@ -93,7 +94,7 @@ TEST(Embedding, WhatIsNoIdStopsForwardWithTheNameOfTheLayer) {
   }
 }
 
-// y = x + p: lets a gradient reach what lies below a layer. Leaves ones where it found it, as it
+// Computes y = x + p, so that the layer below has a gradient. Overwrites dy with ones, as backward
 // may.
 class Shift final : public Layer {
  public:

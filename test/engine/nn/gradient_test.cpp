@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every backward against differences of its forward, on the reference device.
+// Tests every backward against finite differences of its forward, on the reference device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ TEST(Gradient, WithAllRowsOneRowAndNoRow) {
        {dense(3), convolution(2, 2), max_pool(2), average_pool(2), tanh()}) {
     expect_right(layer, {{{4, 4, 2}}}, {.rows = 3, .examples = 3});
     expect_right(layer, {{{4, 4, 2}}}, {.rows = 1, .examples = 1});
-    // Nothing counts: all gradients are zero, and differences say so.
+    // No row is in use: all gradients are zero, and so are the differences.
     expect_right(layer, {{{4, 4, 2}}}, {.rows = 2, .examples = 0});
   }
 }
@@ -99,7 +99,7 @@ TEST(Gradient, OfLosses) {
       }
     }
   }
-  // Without training labels are what they are: the loss and its gradient.
+  // Without training, labels are not smoothed: this tests the loss and its gradient.
   const GradientCheck plain =
       check_gradient(*ops, softmax_cross_entropy({.smoothing = 0.5}), {10}, {.training = false});
   EXPECT_LT(plain.worst, kTolerance) << plain.place;
@@ -124,7 +124,7 @@ TEST(Gradient, OfAResidualGraphWhereValuesHaveSeveralReaders) {
   const auto sum = spec.add("sum", add(), {active, right});
   const auto all = spec.add("all", add(), {sum, stem});
   const auto twice = spec.add("twice", add(), {all, all});
-  // A view and its source are both read: their gradients share memory.
+  // A view and its source are both read, so their gradients share memory.
   const auto flat = spec.add("flat", flatten(), twice);
   const auto by_view = spec.add("by_view", dense(5), flat);
   const auto direct = spec.add("direct", dense(5), twice);
@@ -135,7 +135,7 @@ TEST(Gradient, OfAResidualGraphWhereValuesHaveSeveralReaders) {
 }
 
 TEST(Gradient, OfReluThatCannotBeFused) {
-  // Somebody else reads what the ReLU reads.
+  // Another layer reads the input of the ReLU.
   GraphSpec spec("shared", {6});
   const auto first = spec.then("first", dense(5));
   const auto active = spec.add("relu", relu(), first);
@@ -159,8 +159,8 @@ TEST(Gradient, OfGraphsWithFrozenParts) {
   }
 }
 
-// A bias whose gradient has the wrong sign, or is not added, or not written, or comes from a row
-// too many, or does not reach the input: what the checker is for.
+// Computes a bias whose gradient can be wrong, to test the checker. The faults are a wrong sign, no
+// accumulation, no write, one row too many, and no gradient of the input.
 enum class Fault { kNone, kSign, kNotAdded, kNotWritten, kAllRows, kInput };
 class BiasOnly final : public Layer {
  public:
@@ -211,7 +211,7 @@ TEST(CheckGradient, FindsABackwardThatIsWrongAndSaysWhere) {
   EXPECT_THAT(check(Fault::kInput).place, HasSubstr("input0.x[1]"));
 }
 
-// y = x + |p|, with p at zero.
+// Computes y = x + |p| with p at zero.
 class Corner final : public Layer {
  public:
   std::string describe() const override { return "corner"; }
@@ -234,7 +234,7 @@ TEST(CheckGradient, LooksAtSoManySamplesOfEachTensorAndLeavesKinksOut) {
   const auto ops = reference_ops(DType::kFloat64);
   const GradientCheck few = check_gradient(*ops, dense(3), {{5}}, {.samples = 2});
   EXPECT_EQ(few.checked, 3u * 2);
-  // All parameters stand on the corner of their function, whatever its backward says there.
+  // All parameters lie on a kink, whatever the gradient says there.
   GraphSpec spec("corners", {4});
   spec.then("corner", std::make_shared<Corner>());
   spec.set_loss(mean_squared_error());

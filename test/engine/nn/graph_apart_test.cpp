@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gradients of weights that are made apart, as late as a graph allows, are those that are made at
-// once: what they read stays until then.
+// Tests that weight gradients that are deferred as long as a graph allows equal immediate ones.
+// Their inputs stay valid until then.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace lockstep::engine {
 namespace graph_apart_test {
 
-// Makes gradients of weights when it must.
+// Runs backward without weight gradients, and computes these as late as possible.
 class LateOps final : public ReferenceOps<double> {
  public:
   explicit LateOps(std::size_t bytes) : bytes_(bytes) {}
@@ -70,7 +70,7 @@ class LateOps final : public ReferenceOps<double> {
   std::size_t most_late_ = 0, made_late_ = 0;
 };
 
-// The gradient of two batches, of which the second is added to that of the first.
+// Returns the accumulated gradient of two batches.
 std::vector<double> gradient(const GraphSpec& spec, Ops& ops, GraphOptions options = {}) {
   Solo solo(spec, ops, 5, 1, options);
   solo.step();
@@ -90,7 +90,7 @@ TEST(GraphApart, LateGradientsAreThoseMadeAtOnce) {
   }
 }
 
-// Also where what they read is computed once more.
+// The gradients are also the same if their inputs are recomputed.
 TEST(GraphApart, LateGradientsOfBlocksThatRunAgainAreThoseMadeAtOnce) {
   GraphSpec spec("m", {6, 6, 2});
   spec.then("stem", convolution(4, 3, {.padding = 1}));
@@ -111,8 +111,8 @@ TEST(GraphApart, LateGradientsOfBlocksThatRunAgainAreThoseMadeAtOnce) {
   }
 }
 
-// Of small layers some are late at the same time, of layers that fill the window one, and of a
-// graph with a layer that is far larger none.
+// Several gradients of small layers are deferred at once, one if a layer fills the window, and none
+// if layers are far larger.
 TEST(GraphApart, TheWindowBoundsWhatIsLate) {
   GraphSpec spec("m", {32});
   for (const char* name : {"a", "b", "c", "d", "e"}) spec.then(name, dense(32));

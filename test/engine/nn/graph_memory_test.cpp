@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernels that are used here allocate nothing themselves.
+// The kernels that these tests use allocate nothing themselves.
 #include <gtest/gtest.h>
 
 #include "engine/reference/reference_device.h"
@@ -48,7 +48,8 @@ TEST(GraphMemory, WhatIsPlannedWithoutTakingItIsWhatAGraphTakes) {
   for (const std::size_t rows : {1, 5, 100}) {
     const GraphMemory memory = Graph::memory(spec, *ops, rows);
     EXPECT_EQ(memory.bytes, Graph(spec, *ops, rows).activation_bytes());
-    const bool few = rows < 100;  // then the weights of the last layer are the largest tensor
+    // With few rows, the weights of the last layer are the largest tensor.
+    const bool few = rows < 100;
     EXPECT_EQ(memory.largest, few ? "last.weight, 300x175" : "the output of conv, 100x10x10x7");
     EXPECT_EQ(memory.largest_bytes, (few ? 300 * 175 : 100 * 700) * sizeof(double)) << rows;
   }

@@ -25,7 +25,7 @@ std::string error_of(const std::function<void()>& call) {
   return "no error";
 }
 
-// What a layer says of an image of 6 x 6 x 4, under the name "it".
+// Returns the error of a layer named "it" for an image of 6 x 6 x 4.
 std::string error_of(const LayerPtr& layer, const Shape& input = {6, 6, 4}) {
   return error_of([&] { GraphSpec("m", input).then("it", layer); });
 }
@@ -139,7 +139,7 @@ TEST(GraphSpec, FreezingNamesParametersByTheirBeginning) {
             "head.weight, head.bias");
 }
 
-// One small model with every size as an argument.
+// Describes a small model with every size as an argument.
 struct Sizes {
   std::size_t height = 8, channels = 2, filters = 3, kernel = 3, stride = 1, padding = 0;
   bool bias = true, average = false, frozen = false, skip = false, squared = false;
@@ -222,7 +222,7 @@ TEST(GraphSpec, ADescriptionHasOneLineForEachLayer) {
             "relu: relu; first 5 -> 5\n"
             "second: dense 2; relu 5 -> 2; weight 2x5 (glorot 5+2)\n"
             "loss: softmax_cross_entropy\n");
-  // Processes and checkpoints compare it.
+  // Processes and checkpoints compare the description.
   spec.set_loss(softmax_cross_entropy({.smoothing = 0.1}));
   EXPECT_TRUE(spec.describe().ends_with("\nloss: softmax_cross_entropy smoothing 0.1\n"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a graph does in a step: hooks, accumulation, shares of a batch, replicas side by side.
+// Tests the steps of a graph: hooks, accumulation, shares of a batch, and replicas side by side.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST(GraphStep, ReadyRangesAscendBeforeRangesDescendAndBothCoverTheArenaExactly)
     EXPECT_EQ(end, solo.graph.trainable());
     std::reverse(before.begin(), before.end());
     EXPECT_EQ(before, ready);
-    // One range a layer: no range holds parameters of two.
+    // Each range covers one layer: no range holds parameters of two.
     for (Range range : ready) {
       std::string layer;
       for (const Parameter& parameter : solo.graph.layout()) {
@@ -126,7 +126,7 @@ TEST(GraphStep, GapsBetweenGradientsStayZero) {
   EXPECT_EQ(gradient, std::vector<double>(gradient.size(), 0.0));
 }
 
-// Dropout is in the graph: its masks must not depend on the share either.
+// The graph contains dropout, whose masks must not depend on the share either.
 TEST(GraphStep, GradientsOfSharesAddUpToThoseOfTheWholeBatch) {
   const auto ops = reference_ops(DType::kFloat64);
   for (const GraphSpec& spec : sample_graphs()) {
@@ -167,7 +167,7 @@ TEST(GraphStep, EvaluationWorksWithoutBackwardAndLeavesGradientsAlone) {
   solo.graph.bind(solo.weights.data(), nullptr);
   solo.graph.forward(solo.context, {});
   EXPECT_EQ(solo.output(), output);
-  // Dropout does nothing in evaluation, and something in training.
+  // Dropout has no effect in evaluation, but it has one in training.
   Solo dropped(residual_graph(), *ops, 3);
   dropped.step();
   const double training = dropped.loss();
@@ -193,7 +193,7 @@ TEST(GraphStep, ReplicasRunSideBySideOnTheSameLayers) {
   for (const auto& gradient : gradients) EXPECT_EQ(gradient, gradients[0]);
 }
 
-// y = x - mean of x over the batch of all replicas, in two sums.
+// Computes y = x - mean of x over the batch of all replicas, with two reductions.
 class Centre final : public Layer {
  public:
   std::string describe() const override { return "centre"; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a graph decides before it runs: layout, fusion, memory, what is refused.
+// Tests the decisions of a graph before it runs: layout, fusion, memory, and refused models.
 #include "engine/nn/graph.h"
 
 #include <gmock/gmock.h>
@@ -103,7 +103,7 @@ TEST(Graph, AReluGoesIntoTheLayerBeforeItWhereNobodyElseReadsThat) {
               ElementsAre("stem", "left", "left_tanh", "right", "sum", "all", "small", "mean",
                           "by_view", "by_mean", "both", "both_relu", "drop", "last"));
 
-  // `first` is read twice: what is before the ReLU is needed.
+  // Two layers read `first`, so its value before the ReLU is needed.
   GraphSpec shared("shared", {6});
   const auto first = shared.then("first", dense(5));
   const auto active = shared.add("relu", relu(), first);
@@ -137,17 +137,19 @@ TEST(Graph, NothingRunsBackwardBelowTheLastTrainableLayer) {
 }
 
 TEST(Graph, ActivationsShareMemoryWhereTheirTimesDoNotMeet) {
-  // Twenty layers of equal width: all outputs live until backward, but only two gradients at once.
+  // With twenty layers of equal width, all outputs live until backward, but only two gradients at
+  // once.
   GraphSpec deep("deep", {512});
   for (int i = 0; i < 20; ++i) deep.then("dense" + std::to_string(i), dense(512));
   deep.set_loss(mean_squared_error());
   const Reference reference;
   const std::size_t block = 8 * 512 * 8;  // rows, columns, bytes
   const Graph trained(deep, *reference.ops, 8);
-  // Input, twenty outputs, two gradients, the target of float32, and three small vectors.
+  // The sum includes the input, twenty outputs, two gradients, the float32 target, and three small
+  // vectors.
   EXPECT_LE(trained.activation_bytes(), (1 + 20 + 2) * block + block / 2 + 1024);
   EXPECT_GE(trained.activation_bytes(), (1 + 20 + 2) * block);
-  // Frozen layers need their outputs no longer than the next one.
+  // Frozen layers need their outputs only until the next layer has run.
   for (int i = 0; i < 19; ++i) deep.freeze("dense" + std::to_string(i) + ".");
   const Graph frozen(deep, *reference.ops, 8);
   EXPECT_LE(frozen.activation_bytes(), 4 * block + block / 2 + 1024);
@@ -219,7 +221,7 @@ TEST(Graph, SpecsThatCannotRunAreRefused) {
   unused.set_loss(softmax_cross_entropy());
   EXPECT_EQ(error_of(unused),
             "model m: nobody uses the output of a; the last layer added is the model's output");
-  // The loss was set for an output that is not the last one any more.
+  // The loss was set for an output that is no longer the last one.
   GraphSpec late("m", {4});
   late.then("a", dense(3));
   late.set_loss(softmax_cross_entropy());

@@ -10,7 +10,8 @@
 
 namespace lockstep::engine {
 
-// Two numbers, then ids of three fields of four rows each; the ids are read twice.
+// Returns a graph of two numbers, followed by ids of three fields with four rows each. Two layers
+// read the ids.
 inline GraphSpec id_graph(bool sum) {
   GraphSpec spec("ids", {5});
   const auto numbers = spec.add("numbers", columns(0, 2), spec.input());
@@ -26,8 +27,8 @@ inline GraphSpec id_graph(bool sum) {
   return spec;
 }
 
-// Ids where `first` says that ids begin, numbers of (-1, 1) before. Ids are skewed: some are
-// rare.
+// Returns an id if `column` is at least `first`, otherwise a number in (-1, 1). The ids are skewed:
+// some are rare.
 inline float id_input(std::size_t row, std::size_t column, std::size_t first = 2,
                       std::size_t rows = 4) {
   Random random(9, row * 64 + column);
@@ -37,7 +38,8 @@ inline float id_input(std::size_t row, std::size_t column, std::size_t first = 2
 
 struct IdSolo : Solo {
   using Solo::Solo;
-  // Examples [first, first + count), as `fill`; `numbers` columns in front hold no ids.
+  // Fills in examples [first, first + count), as `fill` does. An input of five columns begins with
+  // two numbers; others hold only ids.
   void fill_ids(std::size_t first, std::size_t count) {
     fill(first, count, count, graph.correct() ? graph.output().columns() : 0);
     const Tensor input = graph.input();

@@ -18,7 +18,7 @@ std::vector<double> drawn(const Initial& initial, std::size_t count, std::uint64
   return values;
 }
 
-// Mean, and mean of the squares.
+// Returns the mean, and the mean of the squares.
 std::pair<double, double> moments(const std::vector<double>& values) {
   double sum = 0, squares = 0;
   for (double value : values) {
@@ -47,7 +47,7 @@ TEST(Initial, HeIsNormalWithVarianceTwoOverFanIn) {
   const auto [mean, squares] = moments(values);
   EXPECT_NEAR(mean, 0, 0.015 * deviation);
   EXPECT_NEAR(squares, deviation * deviation, 0.02 * deviation * deviation);
-  // Of a normal distribution 68.3 % lie within one deviation, 95.4 % within two.
+  // In a normal distribution, 68.3 % lie within one deviation and 95.4 % within two.
   const auto within = [&](double limit) {
     return double(std::count_if(values.begin(), values.end(),
                                 [&](double v) { return std::abs(v) < limit * deviation; })) /

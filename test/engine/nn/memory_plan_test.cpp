@@ -55,7 +55,7 @@ TEST(MemoryPlan, TouchingAtOneMomentIsMeeting) {
 }
 
 TEST(MemoryPlan, AGapThatFitsIsUsed) {
-  // The two large blocks leave a gap below the second one once the first is gone.
+  // The two large blocks leave a gap below the second one after the first has ended.
   const std::vector<Lifetime> blocks{{256, 0, 1}, {192, 0, 3}, {128, 2, 3}, {128, 3, 3}};
   EXPECT_EQ(plan_memory(blocks).bytes, 256u + 192u);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A loss of one's own whose target has as many columns as the output, held against differences and
-// trained in a graph. Whole programs with parts of one's own: test/face/own_*.cpp.
+// Tests a user-defined loss whose target has as many columns as the output, against finite
+// differences and in training. Complete programs with user-defined parts: test/face/own_*.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,8 @@
 namespace lockstep::engine {
 namespace own_loss_test {
 
-// The mean over the columns of log(cosh(y - target)): squares near zero, absolute values far away.
+// Computes the mean over the columns of log(cosh(y - target)), which is quadratic near zero and
+// linear far away.
 class LogCosh final : public Loss {
  public:
   std::string describe() const override { return "log_cosh"; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Small graphs that have one of everything, for the tests of the graph.
+// Small graphs with every kind of layer, for the tests of graphs.
 #pragma once
 #include <string>
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace lockstep::engine {
 
-// Convolutions, pools, a residual connection, a view, dropout.
+// Returns a graph with convolutions, pools, a residual connection, a view, and dropout.
 inline GraphSpec residual_graph() {
   GraphSpec spec("residual", {6, 6, 2});
   spec.then("stem", convolution(4, 3, {.padding = 1}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A graph alone on a device's kernels, with arenas of its own and a batch drawn from (seed,
+// A graph that runs alone on a device's kernels, with its own arenas and a batch drawn from (seed,
 // example).
 #pragma once
 #include <algorithm>
@@ -30,7 +30,8 @@ struct Solo {
     context.seed = seed;
     fill(0, rows, rows, spec.loss().counts_correct() ? spec.output_shape().elements() : 0);
   }
-  // Examples [first, first + count) of a batch of `whole`; targets are classes unless classes is 0.
+  // Fills in examples [first, first + count) of a batch of `whole`. Targets are classes, or numbers
+  // if `classes` is 0.
   void fill(std::size_t first, std::size_t count, std::size_t whole, std::size_t classes) {
     state.examples = std::int64_t(count);
     state.inverse_examples = 1 / double(whole);
@@ -68,7 +69,7 @@ struct Solo {
     for (const double loss : losses) sum += loss;
     return sum * state.inverse_examples;
   }
-  // Elements of the arenas or of a tensor as numbers.
+  // Returns elements of an arena or a tensor as double.
   std::vector<double> numbers(const std::byte* data, std::size_t count) const {
     std::vector<std::byte> bytes(count * size_of(graph.dtype()));
     context.ops->read(data, bytes.data(), bytes.size());
@@ -87,7 +88,7 @@ struct Solo {
   Buffer weights, gradients;
 };
 
-// Remembers which layers ran.
+// Records the layers that ran.
 class Watcher final : public Observer {
  public:
   void layer(const std::string& name, Pass pass, Clock::time_point begin, Clock::time_point end,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Batch normalisation: every device computes what the float64 reference computes.
+// Tests that batch normalization on every device agrees with the float64 reference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ struct Case {
   BatchNormSpec spec;
   Rows rows;
   bool other, accumulate, constant;
-  double offset;  // of all values, which variances must not feel
+  double offset;  // of all values; must not affect variances
 };
 
 Results run(Machine& m, const Case& c) {
@@ -69,7 +69,7 @@ Results run(Machine& m, const Case& c) {
   return results;
 }
 
-// Two batch norms whose outputs are added, in one pass.
+// Runs two batch norms whose outputs are added, in one pass.
 Results run_pair(Machine& m, const Case& c) {
   const BatchNormSpec& s = c.spec;
   const StepState* const state = m.publish(state_of(c.rows.used));
@@ -124,7 +124,7 @@ Results run_pair(Machine& m, const Case& c) {
   return all;
 }
 
-// `other` of a case: the gradient of the second input is wanted.
+// `other` of a case means that the gradient of the second input is requested.
 TEST_F(Conformance, BatchNormPair) {
   const std::size_t sizes[][2] = {{1, 1}, {5, 3}, {9, 16}, {4, 24}, {49, 80}};
   int counter = 0;
@@ -164,7 +164,7 @@ TEST_F(Conformance, BatchNorm) {
   }
 }
 
-// A channel whose values lie far from zero has the variance that it has.
+// The variance of a channel is accurate even if its values lie far from zero.
 TEST_F(Conformance, ABatchNormOfValuesFarFromZeroLosesNothing) {
   const BatchNormSpec spec{64, 16};
   const Case c{spec, {8, 8}, false, false, false, 1000.0};
@@ -222,7 +222,7 @@ TEST_F(Conformance, FixedMomentsOfABatchNormAreItsAverages) {
   }
 }
 
-// Of no examples nothing is learnt, and the moments are numbers.
+// Without examples, nothing is learned and the moments are finite.
 TEST_F(Conformance, ABatchNormOfNothingKeepsItsAverages) {
   const BatchNormSpec spec{3, 2, 1e-5};
   for (Machine& m : machines_) {

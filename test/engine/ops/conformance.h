@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tests that hold every device against the float64 reference: one body, run on all of them.
+// A fixture for tests of every device against the float64 reference: one body runs on all of them.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 
 namespace lockstep::engine {
 
-// `planned` rows, of which the first `used` count.
+// Counts the `planned` rows, of which the first `used` are in use.
 struct Rows {
   std::size_t planned, used;
 };
@@ -38,10 +38,10 @@ class Conformance : public testing::Test {
     for (Machine& machine : machines_)
       machine.set_roundings(roundings_under_test(machine.device()));
   }
-  // Runs `body` on the oracle and on every machine, and compares what it gives. Those of 16 bits
-  // are compared with what the oracle gives for the same rounded operands.
-  // `takes`: which machines, where not all. `of`: the convolution whose output and gradients these
-  // are. `product`: see Machine::tolerance.
+  // Runs `body` on the oracle and on every machine, and compares the results. 16-bit machines are
+  // compared with the oracle's results for the same rounded operands.
+  // `takes`: selects machines; all by default. `of`: the convolution of the output and gradients in
+  // the results. `product`: see Machine::tolerance.
   void compare(
       const std::string& what, const std::function<Results(Machine&)>& body,
       const std::function<bool(const Machine&)>& takes = [](const Machine&) { return true; },
@@ -68,7 +68,7 @@ class Conformance : public testing::Test {
     }
   }
 
-  // The same for results of dense layers and convolutions, which the device's library makes.
+  // Compares the results of dense layers and convolutions, which the device's library computes.
   void compare_products(
       const std::string& what, const std::function<Results(Machine&)>& body,
       const std::function<bool(const Machine&)>& takes = [](const Machine&) { return true; },
@@ -76,18 +76,18 @@ class Conformance : public testing::Test {
     compare(what, body, takes, of, true);
   }
 
-  // A failure on one machine says little: the other machines and problems show its extent. A test
-  // stops after this many.
+  // Returns whether so many failures were reported that a test should stop. A failure on one
+  // machine says little; the other machines and problems show its extent.
   bool enough_failed() const { return failed_ >= 12; }
 
-  // Whether its gradients may be sums of products of rounded factors (pair_products.h).
+  // Returns whether the gradients may be sums of products of rounded factors (pair_products.h).
   static bool gradients_by_pairs(const Machine& m, const ConvolutionSpec& s) {
     return m.dtype() == DType::kBFloat16 && m.kernels() != Kernels::kDirect &&
            cpu::winograd_fits(s) && cpu::has_pair_products();
   }
-  // Whether a convolution and a pool in one choose the place of a maximum before anything is
-  // rounded, as the oracle does. Where the convolution's output is of 16 bits, several places of a
-  // window are often equal, and the first of them wins.
+  // Returns whether a fused convolution and pool choose the place of a maximum before rounding, as
+  // the oracle does. If the convolution's output has 16 bits, several places of a window are often
+  // equal, and the first of them wins.
   static bool chooses_unrounded(const Machine& m, const PooledConvolutionSpec& p) {
     return size_of(m.dtype()) != 2 || (m.kernels() == Kernels::kWinograd && p.window == 2 &&
                                        cpu::winograd_fits(p.convolution));
@@ -97,7 +97,7 @@ class Conformance : public testing::Test {
   std::vector<Machine> machines_ = all_machines(devices_);
   std::unique_ptr<Device> oracle_device_ = reference_device();
   Machine oracle_{*oracle_device_, DType::kFloat64};
-  // With operands as kernels of 16 bits have them.
+  // The oracles with the rounded operands of 16-bit kernels.
   Machine rounded_oracle_ = oracle_of(DType::kBFloat16),
           halves_oracle_ = oracle_of(DType::kFloat16);
 

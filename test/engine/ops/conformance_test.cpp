@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every device, with every element type it supports, computes what the float64 reference computes.
+// Tests that every device agrees with the float64 reference for every element type that it
+// supports.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -88,7 +89,7 @@ Results convolution_case(Machine& m, const ConvolutionSpec& spec, Rows rows, boo
   return results;
 }
 
-// height, width, channels, filters, kernel height, kernel width, stride, padding
+// The columns are height, width, channels, filters, kernel height, kernel width, stride, padding.
 constexpr std::size_t kConvolutions[][8] = {
     {1, 1, 1, 1, 1, 1, 1, 0},
     {5, 4, 3, 2, 1, 1, 1, 0},
@@ -107,42 +108,43 @@ constexpr std::size_t kConvolutions[][8] = {
     {6, 9, 4, 5, 1, 3, 1, 0},
     {9, 6, 4, 5, 3, 2, 1, 1},
     {3, 3, 2, 130, 3, 3, 1, 0},
-    // own kernels: whole tiles, parts of tiles, every padding, panels of all widths
+    // These run the kernels of lockstep: whole and partial tiles, every padding, panels of all
+    // widths.
     {6, 6, 16, 64, 3, 3, 1, 0},
     {7, 9, 16, 48, 3, 3, 1, 1},
     {8, 5, 32, 16, 3, 3, 1, 2},
     {9, 6, 48, 80, 3, 3, 1, 1},
     {3, 4, 16, 16, 3, 3, 1, 0},
     {5, 5, 80, 32, 3, 3, 1, 1},
-    // own kernels for gradients on a GPU
+    // These run the gradient kernels of lockstep on a GPU.
     {6, 7, 32, 64, 3, 3, 1, 0},
     {5, 4, 32, 32, 3, 3, 1, 1},
-    // as products of matrices
+    // These run as matrix products.
     {5, 4, 32, 48, 1, 1, 1, 0},
     {6, 7, 48, 32, 1, 1, 2, 0},
     {4, 5, 128, 144, 3, 3, 2, 1},
 };
 
-// Of few channels, for which processors and GPUs have kernels of their own.
+// The shapes have few channels, for which lockstep has kernels on processors and GPUs.
 constexpr std::size_t kFewChannels[][8] = {
     {9, 9, 1, 32, 3, 3, 1, 0},  {8, 7, 3, 48, 3, 3, 2, 1},   {10, 11, 2, 16, 5, 5, 1, 2},
     {5, 5, 4, 16, 4, 3, 1, 0},  {11, 12, 3, 48, 7, 7, 2, 3}, {4, 28, 1, 48, 3, 3, 1, 0},
     {5, 26, 3, 16, 3, 3, 2, 1},
 };
 
-// A test of each shape, so that they can be shared out. The parameter is the shape's number.
+// Provides one test per shape, for parallel runs. The parameter is the shape's index.
 class ConvolutionConformance : public Conformance, public testing::WithParamInterface<std::size_t> {
  protected:
   void compare_all(const std::size_t (&shape)[8]);
 };
 
-// `shape`: see kConvolutions. A GPU's library compiles a kernel for each shape with ReLU and no
-// bias, which takes half a second: there some stand for all.
+// Compares the variants of a shape. A GPU's library compiles a kernel for each shape with ReLU and
+// no bias in half a second, so only some of those run there.
 void ConvolutionConformance::compare_all(const std::size_t (&c)[8]) {
   int counter = int(4 * GetParam());
-  const Rows many = c[2] * c[3] > 3000 ? Rows{9, 9} : Rows{35, 35};  // wide ones take long
+  const Rows many = c[2] * c[3] > 3000 ? Rows{9, 9} : Rows{35, 35};  // wide ones are slow
   for (Rows rows : {Rows{1, 1}, Rows{4, 0}, Rows{5, 2}, many}) {
-    ++counter;  // variants take turns: all of them meet every shape of window
+    ++counter;  // cycles variants over all window shapes
     for (int variant : {counter % 8, (counter + 5) % 8}) {
       ConvolutionSpec spec{c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]};
       spec.bias = variant % 2 == 0;
@@ -182,7 +184,7 @@ TEST_F(Conformance, FrozenParametersHaveNoGradients) {
   const auto pick = [](int wanted, int bit, const Operand& o) {
     return (wanted & bit) != 0 ? o.tensor : Tensor{};
   };
-  // of the library, and of both own kernels
+  // The shapes run the library and both kernels of lockstep.
   for (const ConvolutionSpec& s :
        {ConvolutionSpec{5, 5, 3, 4, 3, 3, 1, 1}, ConvolutionSpec{6, 6, 16, 32, 3, 3, 1, 1},
         ConvolutionSpec{5, 6, 3, 16, 3, 3, 1, 1}}) {
@@ -227,7 +229,7 @@ Results pool_case(Machine& m, const PoolSpec& spec, Rows rows, bool ties) {
   const Shape out{rows.planned, spec.output_height(), spec.output_width(), spec.channels};
   std::vector<double> numbers =
       random_batch(rows.planned, rows.used, in.elements() / rows.planned, 1);
-  // A few different numbers alone: in most windows the largest stands more than once.
+  // The inputs have few distinct values, so most windows have several maxima.
   for (double& number : numbers) number = ties ? std::floor(number * 2) : number;
   const Operand x = m.operand(in, numbers);
   const Operand y = m.empty(out);
@@ -240,7 +242,7 @@ Results pool_case(Machine& m, const PoolSpec& spec, Rows rows, bool ties) {
   return {y.values(rows.used), dx.values(rows.used)};
 }
 
-// height, width, channels, kernel height, kernel width, stride, padding
+// The columns are height, width, channels, kernel height, kernel width, stride, padding.
 constexpr std::size_t kPools[][7] = {
     {2, 2, 1, 2, 2, 2, 0},
     {5, 5, 3, 2, 2, 2, 0},
@@ -252,7 +254,7 @@ constexpr std::size_t kPools[][7] = {
     {7, 9, 3, 5, 5, 3, 2},
     {4, 6, 5, 1, 2, 1, 0},
     {17, 16, 2, 17, 16, 1, 0},
-    // whole groups of channels; two by two inputs of a GPU's thread, fewer than that too
+    // These have whole groups of channels; a GPU's thread reads two by two inputs, or fewer.
     {7, 7, 64, 3, 3, 2, 1},
     {7, 8, 16, 3, 3, 2, 0},
     {5, 5, 8, 2, 2, 2, 1},
@@ -292,7 +294,7 @@ TEST_F(Conformance, ElementWiseKernels) {
                     return all;
                   };
                   Results results;
-                  // kernel(a, b, to) on fresh operands; `to` is b itself where in place.
+                  // Calls kernel(a, b, to) on new operands; `to` is b itself if in place.
                   const auto call = [&](auto kernel) {
                     const Operand a = m.operand(shape, numbers(1)),
                                   b = m.operand(shape, numbers(2));
@@ -460,7 +462,7 @@ TEST_F(Conformance, LoadAndChecksumAgreeOnAllDevices) {
     const Ops& ops = m.ops();
     const auto held = m.numbers(numbers);
     const auto* there = reinterpret_cast<const std::byte*>(held.data());
-    m.ops().synchronize();  // checksums do not wait for what is queued
+    m.ops().synchronize();  // checksums do not wait for queued work
     const std::uint64_t whole = ops.checksum(there, 37 * 4, 5);
     EXPECT_EQ(whole, oracle_.ops().checksum(bytes, 37 * 4, 5));
     EXPECT_EQ(whole, ops.checksum(there, 40, 5) + ops.checksum(there + 40, 27 * 4, 15));

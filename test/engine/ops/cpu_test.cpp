@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is true of the CPU device alone, and of the list of devices.
+// Tests properties of the CPU device alone, and the list of devices.
 #include "engine/cpu/cpu_device.h"
 
 #include <gmock/gmock.h>
@@ -17,9 +17,9 @@ namespace cpu_test {
 
 using testing::HasSubstr;
 
-constexpr std::size_t kAllowed = std::size_t(1) << 20;  // bytes that nobody counts
+constexpr std::size_t kAllowed = std::size_t(1) << 20;  // bytes that are not counted
 
-// Outputs, and gradients of the inputs, the weights and the biases.
+// Returns the outputs, and the gradients of the inputs, weights, and biases.
 std::vector<std::vector<double>> run_convolution(Machine& m, const ConvolutionSpec& spec,
                                                  std::size_t rows) {
   StepState state;
@@ -38,8 +38,9 @@ std::vector<std::vector<double>> run_convolution(Machine& m, const ConvolutionSp
   return {y.values(), dx.values(), dw.values(), db.values()};
 }
 
-// The convolutions of mnist_cnn and lenet5, the first ones with one channel; pieces of 8 rows and
-// a rest of 4. A fallback is hundreds of times slower, and nothing else would tell.
+// The shapes include the convolutions of mnist_cnn and lenet5, the first of which have one channel.
+// 20 rows are slices of 8 and a remainder of 4. A fallback is hundreds of times slower, and nothing
+// else would reveal it.
 TEST(Cpu, NoConvolutionOfTheModelsFallsBackToTheSlowKernels) {
   const auto device = cpu_device();
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
@@ -56,13 +57,13 @@ TEST(Cpu, NoConvolutionOfTheModelsFallsBackToTheSlowKernels) {
       }
     }
     const std::vector<std::string> names = implementations(m.ops());
-    EXPECT_EQ(names.size(), 24u);  // of each: forward and two gradients
+    EXPECT_EQ(names.size(), 24u);  // each: forward and two gradients
     for (const std::string& name : names) EXPECT_THAT(name, Not(HasSubstr("ref")));
   }
 }
 
-// Nothing is made to tell it, so of the library's kernels it is an estimate: never far too little,
-// nor more than twice too much.
+// The prediction creates no kernels, so it only estimates the memory of the library's kernels. It
+// is never far too low, nor more than twice too high.
 TEST(Cpu, WhatKernelsHoldIsToldBefore) {
   const auto device = cpu_device();
   for (const ConvolutionSpec& spec :
@@ -143,7 +144,7 @@ TEST(Devices, BeginWithTheCpuAndAreFoundByName) {
       EXPECT_EQ(error.code(), Code::kInvalid);
       const std::string known =
           fmt::format("there is no device {}:3; this machine has cpu:0, reference:0", kind);
-      // Of GPUs it says why there are none, or no more.
+      // For GPUs, the message also says why there are none, or no more.
       EXPECT_THAT(error.what(), kind == std::string("cpu")
                                     ? testing::Matcher<const char*>(testing::StrEq(known))
                                     : testing::StartsWith(known + "; "));
@@ -173,7 +174,7 @@ TEST(ShapeCache, KeepsTheNumbersOfRowsThatWereUsedLast) {
     EXPECT_EQ(use(1, 128), 128u);
     EXPECT_EQ(use(1, rows), rows);
   }
-  EXPECT_EQ(made, 21);  // 128 was never thrown away
+  EXPECT_EQ(made, 21);  // 128 was never evicted
   EXPECT_EQ(cache.size(), 4u);
   EXPECT_EQ(use(1, 20), 20u);
   EXPECT_EQ(made, 21);

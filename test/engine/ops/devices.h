@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The devices that tests of kernels run on. Each program of tests says which are meant by the
-// first.
+// The devices under test. Each test program defines the two functions.
 #pragma once
 #include <memory>
 #include <vector>
@@ -9,9 +8,9 @@
 
 namespace lockstep::engine {
 
-// Of this machine, or made for tests.
+// Returns the devices of this machine, or fake ones.
 std::vector<std::unique_ptr<Device>> devices_under_test();
-// Returns how often the libraries of such a device round a product of 16 bits.
+// Returns how often the libraries of such a device round a 16-bit product.
 int roundings_under_test(const Device& device);
 
 }  // namespace lockstep::engine

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernels around tables of rows: every device as the float64 reference, and ids that are none.
+// Tests that embedding kernels on every device agree with the float64 reference, and that invalid
+// ids are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +16,8 @@ namespace embedding_test {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Places of rows beyond the count lie far outside of the table: nobody may read them.
+// Returns places for `rows`. Those of unused rows lie far outside of the table: nothing may read
+// them.
 std::vector<std::uint32_t> some_places(Rows rows, std::size_t fields, std::size_t table) {
   std::vector<std::uint32_t> places(rows.planned * fields, 0xffffffff);
   Random random(5);
@@ -46,7 +48,7 @@ TEST_F(Conformance, Embeddings) {
       for (Rows rows : {Rows{1, 1}, Rows{5, 3}, Rows{4, 0}, Rows{40, 40}}) {
         for (int variant = 0; variant < 4; ++variant) {
           const EmbeddingSpec spec{fields, columns, variant % 2 == 1};
-          // Few rows: most of them are picked several times.
+          // With few rows, most of them are read several times.
           const std::size_t table = columns == 2 ? 1 : 23;
           compare(fmt::format("{} fields of {} columns, {} of {} rows, variant {}", fields, columns,
                               rows.used, rows.planned, variant),
@@ -87,7 +89,7 @@ TEST_F(Conformance, IdsPickRowsOfTheirField) {
     m.ops().embedding_rows(state, {1, 2, 10}, x.tensor, "words", places.data());
     EXPECT_THAT(places.values(), ElementsAre(0, 19, 7, 14, 77, 77));
   }
-  // The largest id that float32 counts to.
+  // This is the largest id that float32 can count to.
   std::uint32_t place = 0;
   const StepState* const state = oracle_.publish(state_of(1));
   const Operand x = oracle_.operand({1, 1}, {16777215});

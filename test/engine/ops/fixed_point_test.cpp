@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Numbers on a grid have the same bits by every instruction set: sums of a job whose processors
-// differ are still the same. That the sums are right:
-// test/collectives/communicator/reproducible_test.cpp.
+// Tests that fixed-point numbers have the same bits with every instruction set, so jobs with
+// different processors compute the same sums. test/collectives/communicator/reproducible_test.cpp
+// tests that the sums are correct.
 #include "engine/ops/fixed_point.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace fixed_point_test {
 constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
 constexpr std::size_t kCounts[] = {0, 1, 7, 16, 33, 1024};
 
-// All bits that there are: numbers of every size, infinities, and what is none.
+// Returns arbitrary bits: numbers of every size, infinities, and NaNs.
 std::vector<std::byte> any_bits(std::size_t bytes) {
   std::vector<std::byte> all(bytes);
   for (std::size_t at = 0; at < bytes; at += 4) {
@@ -30,7 +30,7 @@ std::vector<std::byte> any_bits(std::size_t bytes) {
   return all;
 }
 
-// Extents, limbs and numbers again, of sums as large as they may be, and of means.
+// Returns the bits of extents, limbs, and numbers, for sums of maximal size and for means.
 std::string everything() {
   std::string bits;
   const auto keep = [&](const auto* data, std::size_t count) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Own kernels are compiled for several instruction sets, and a machine runs the best that it has.
-// Here each that this machine has gets its turn, until this is gone. One at a time, one thread.
+// Selects instruction sets. The kernels of lockstep are compiled for several of them, and a machine
+// runs the best one that it has. An InstructionSets object selects one at a time until it is
+// destroyed. Use one object at a time, from one thread.
 #pragma once
 #include <hwy/targets.h>
 
@@ -15,10 +16,10 @@ class InstructionSets {
   InstructionSets() = default;
   InstructionSets(const InstructionSets&) = delete;
   InstructionSets& operator=(const InstructionSets&) = delete;
-  ~InstructionSets() { allow(0); }  // all that there are
+  ~InstructionSets() { allow(0); }  // all sets
 
   const std::vector<std::int64_t>& all() const { return all_; }
-  // From now on; its name.
+  // Selects `set` for subsequent calls and returns its name.
   std::string use(std::int64_t set) {
     allow(set);
     return hwy::TargetName(set);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Convolutions and checksums by every instruction set of this machine give what the reference
-// gives.
+// Tests that convolutions and checksums agree with the reference for every instruction set of this
+// machine.
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
@@ -14,7 +14,7 @@ namespace instructions_test {
 
 class Instructions : public Conformance {};
 
-// Of the convolution, or of it and the pooling after it.
+// Returns the results of the convolution, or of the convolution and its pool.
 Results gradients(Machine& m, const PooledConvolutionSpec& p, bool pooled, std::size_t rows) {
   const ConvolutionSpec& s = p.convolution;
   const PoolSpec pool = p.pool();
@@ -36,7 +36,8 @@ Results gradients(Machine& m, const PooledConvolutionSpec& p, bool pooled, std::
                                         dw.tensor, db.tensor, memory, false);
   } else {
     m.ops().convolution_forward(state, s, x.tensor, w.tensor, b.tensor, y.tensor);
-    // Not y: what is 0 or nearly 0 may have either sign, after sums in another order.
+    // Backward does not use y: values of 0 or nearly 0 may have either sign, since sums differ in
+    // order.
     const Operand past = m.operand(out, random_numbers(out.elements(), 5));
     m.ops().convolution_backward(state, s, x.tensor, past.tensor, dy.tensor, w.tensor, dx.tensor,
                                  dw.tensor, db.tensor, false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Small cases whose answers were computed by hand, so that the oracle itself is not only compared
+// Tests small cases whose answers were computed by hand, so that the oracle is not only compared
 // with itself. They hold on every device.
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ class KnownAnswers : public testing::Test {
   void expect(const Machine& machine, const Operand& got, const std::vector<double>& answer) {
     expect_close(machine, {got.values()}, {answer});
   }
-  // A batch of one example, with weight 1 in the mean.
+  // Returns the state of a batch of one example, with weight 1 in the mean.
   StepState one_row() {
     StepState state;
     state.examples = 1;
@@ -92,9 +92,9 @@ TEST_F(KnownAnswers, Pools) {
     m.ops().pool_forward(&state, largest, x.tensor, y.tensor, workspace.data());
     expect(m, y, {5});
     m.ops().pool_backward(&state, largest, dy.tensor, dx.tensor, workspace.data());
-    expect(m, dx, {0, 3, 0, 0});  // the first of equals
+    expect(m, dx, {0, 3, 0, 0});  // the first of equal ones
 
-    // Of the nine places of the window four are on the image, and only they count.
+    // Four of the nine places of the window are inside the image, and only they count.
     const PoolSpec average{PoolKind::kAverage, 2, 2, 1, 3, 3, 2, 1};
     m.ops().pool_forward(&state, average, x.tensor, y.tensor, nullptr);
     expect(m, y, {3.25});
@@ -109,7 +109,7 @@ TEST_F(KnownAnswers, SoftmaxCrossEntropy) {
   state.inverse_examples = 0.25;
   state.loss_scale = 8;
   for (Machine& m : machines_) {
-    if (m.dtype() == DType::kBFloat16) continue;  // has neither log 3 nor 1e4
+    if (m.dtype() == DType::kBFloat16) continue;  // cannot represent log 3 or 1e4
     const double three = double(float(std::log(3.0)));
     const Operand logits = m.operand({3, 2}, {0, three, 1, 1, 1e4, -1e4});
     const Operand target = m.operand({3, 1}, {0, 0, 1}, DType::kFloat32);
@@ -136,8 +136,9 @@ TEST_F(KnownAnswers, SmoothedSoftmaxCrossEntropy) {
   state.inverse_examples = 0.25;
   state.loss_scale = 8;
   for (Machine& m : machines_) {
-    if (m.dtype() == DType::kBFloat16) continue;  // has no log 3
-    // p = 1/4, 3/4, and with a part of 0.2 of two labels q = 0.9, 0.1; then q = 0.1, 0.9.
+    if (m.dtype() == DType::kBFloat16) continue;  // cannot represent log 3
+    // The probabilities are p = 1/4, 3/4. With smoothing of 0.2 over two labels, the targets are q
+    // = 0.9, 0.1, then q = 0.1, 0.9.
     const double three = double(float(std::log(3.0)));
     const Operand logits = m.operand({2, 2}, {0, three, 0, three});
     const Operand target = m.operand({2, 1}, {0, 1}, DType::kFloat32);
@@ -166,8 +167,8 @@ TEST_F(KnownAnswers, SquaredError) {
   }
 }
 
-// batch_sum adds the first (n + 1) / 2 rows and the rest, each by the same rule: 2^53 swallows a
-// single 1, but not two that were added first.
+// batch_sum adds the first (n + 1) / 2 rows and the rest, recursively. 2^53 absorbs a single 1, but
+// not two that were added first.
 TEST_F(KnownAnswers, BatchSumIsABalancedTree) {
   StepState state = one_row();
   state.examples = 4;
@@ -183,8 +184,8 @@ TEST_F(KnownAnswers, BatchSumIsABalancedTree) {
   }
 }
 
-// At a rate of one half, half of the units of a large batch are dropped, others doubled, and
-// another step or example drops others.
+// At a rate of one half, half of the units of a large batch are dropped and the others are doubled.
+// Another step or example drops others.
 TEST_F(KnownAnswers, DropoutDropsItsShareAndDrawsAnewEachStep) {
   for (Machine& m : machines_) {
     std::vector<std::int64_t> ids = {5, 6};
@@ -215,7 +216,7 @@ TEST_F(KnownAnswers, DropoutDropsItsShareAndDrawsAnewEachStep) {
   }
 }
 
-// One weight under an update rule, for as many steps as there are gradients.
+// Returns one weight after an update rule was applied to each gradient.
 double updated(Machine& m, const UpdateRule& rule, double weight, std::vector<double> gradients,
                double scale = 1) {
   const Operand w = m.operand({1}, {weight});
@@ -249,20 +250,20 @@ TEST_F(KnownAnswers, SgdTakesTheStepsOfItsFormula) {
     SCOPED_TRACE(m.name());
     UpdateRule rule;
     EXPECT_NEAR(updated(m, rule, 1, {0.5, -0.25}), 1 - 0.2 * 0.5 + 0.2 * 0.25, 1e-6);
-    EXPECT_NEAR(updated(m, rule, 1, {0.5}, 0.5), 1 - 0.2 * 0.25, 1e-6);  // clipped to the half
+    EXPECT_NEAR(updated(m, rule, 1, {0.5}, 0.5), 1 - 0.2 * 0.25, 1e-6);  // clipped to one half
     rule.weight_decay = 0.1;
     EXPECT_NEAR(updated(m, rule, 1, {0.5}), 1 - 0.2 * (0.5 + 0.1), 1e-6);
-    // v: 0.6, 0.9 0.6 + 0.588 = 1.128
+    // The velocity is v = 0.6, then 0.9 0.6 + 0.588 = 1.128.
     rule.momentum = 0.9;
     EXPECT_NEAR(updated(m, rule, 1, {0.5, 0.5}), 1 - 0.2 * 0.6 - 0.2 * 1.128, 1e-6);
-    // g: 0.6, 0.5772; v: 0.6, 1.1172; each step takes g + 0.9 v
+    // The values are g = 0.6, 0.5772 and v = 0.6, 1.1172; each step applies g + 0.9 v.
     rule.nesterov = true;
     EXPECT_NEAR(updated(m, rule, 1, {0.5, 0.5}), 0.455464, 1e-6);
   }
 }
 
-// With a constant gradient g the corrected moments are g and g^2 at every step, so that each step
-// is rate g / (|g| + epsilon), however large g is.
+// With a constant gradient g, the corrected moments are g and g^2 at every step. Each step is then
+// rate g / (|g| + epsilon), however large g is.
 TEST_F(KnownAnswers, AdamTakesEvenStepsForAConstantGradient) {
   for (Machine& m : machines_) {
     if (m.dtype() == DType::kBFloat16) continue;  // such weights have masters
@@ -276,10 +277,11 @@ TEST_F(KnownAnswers, AdamTakesEvenStepsForAConstantGradient) {
     }
     rule.epsilon = 1;
     EXPECT_NEAR(updated(m, rule, 1, {3, 3}), 1 - 2 * 0.2 * 3 / 4, 3e-6);
-    // Second step of other gradients: m = (0.1 0.9 + 0.1 2), v = (0.001 0.999 + 0.001 4).
+    // With other gradients, the moments of the second step are m = (0.1 0.9 + 0.1 2) and v = (0.001
+    // 0.999 + 0.001 4).
     const double mhat = 0.29 / (1 - 0.81), vhat = 0.004999 / (1 - 0.998001);
     EXPECT_NEAR(updated(m, rule, 1, {1, 2}), 1 - 0.1 - 0.2 * mhat / (std::sqrt(vhat) + 1), 3e-6);
-    // Decay is part of the gradient in adam, and beside the moments in adamw.
+    // In Adam, decay is part of the gradient; in AdamW, it is separate from the moments.
     rule.epsilon = 1e-8;
     rule.weight_decay = 0.5;
     EXPECT_NEAR(updated(m, rule, 1, {-0.5 + 1e-3}), 0.8, 1e-4);

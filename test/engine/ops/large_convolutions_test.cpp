@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Convolutions too large for the caches, where own kernels store past them or take more tiles at
-// once: against the direct method of the same device, for the reference would take minutes.
+// Tests convolutions that exceed the caches, for which the kernels of lockstep use non-temporal
+// stores or larger groups of tiles. They are compared with the direct method of the same device
+// because the reference would take minutes.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Convolutions as products of matrices, by every instruction set of this machine, whether or not
-// the device would choose them: what the reference gives, at every edge of strips, panels and
-// parts, by one thread and by several, and the same bits again.
+// Tests convolutions as matrix products with every instruction set of this machine, even if the
+// device would not choose them. They agree with the reference at every edge of strips, panels, and
+// parts, for one and several threads, and are deterministic.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,8 @@ struct Case {
   bool accumulate = false, of_inputs = true, of_weights = true;
 };
 
-// Computes y, dx, dw, db of a case on `m`: by its operations, or by the kernels where `library`.
+// Computes y, dx, dw, db of a case on `m`: by its operations if `library` is null, otherwise by the
+// kernels.
 Results results_of(Machine& m, const Case& c, cpu::Library* library) {
   const ConvolutionSpec& s = c.spec;
   const StepState state = state_of(c.rows);
@@ -51,9 +52,9 @@ Results results_of(Machine& m, const Case& c, cpu::Library* library) {
   return {y.values(), dx.values(), dw.values(), db.values()};
 }
 
-// height, width, channels, filters, kernel height, kernel width, stride, padding, rows: strips that
-// are not whole, panels of all widths, taps in the padding alone, depths of several parts, blocks
-// of several images and images of several blocks.
+// The columns are height, width, channels, filters, kernel height, kernel width, stride, padding,
+// rows. The cases cover partial strips, panels of all widths, taps in the padding alone, and depths
+// of several parts. Blocks have several images, and images have several blocks.
 constexpr std::size_t kCases[][9] = {
     {1, 1, 16, 16, 1, 1, 1, 0, 1},   {5, 4, 16, 16, 1, 1, 1, 0, 3},
     {6, 7, 32, 48, 1, 1, 2, 0, 2},   {4, 4, 16, 80, 1, 1, 1, 1, 2},
@@ -91,7 +92,8 @@ TEST(Lowered, ConvolutionsByEverySetAreWhatTheReferenceGives) {
                           threads, variant, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[8]));
           cpu::Library library(threads);
           const Results results = results_of(machine, c, &library);
-          // What was not asked for stays as it was, on both: a number that marks empty memory.
+          // If a gradient was not requested, both machines leave the number that marks empty
+          // memory.
           expect_close(machine, {results[0], results[2], results[3]},
                        {expected[0], expected[2], expected[3]});
           if (c.of_inputs) expect_close(machine, {results[1]}, {expected[1]});

@@ -118,10 +118,11 @@ std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& de
   return machines;
 }
 
-// An element's error is measured against the root of the mean square of its result, or 1e-3 where
-// that is smaller; where it is of 16 bits, against itself if that is larger. Winograd's
-// method with factors of 8 significant bits leaves 2.5e-2 of that root in images of many tiles, and
-// up to twice that in those of a few (engine/cpu/README.md); single elements lie further out.
+// Measures an element's error relative to the root mean square of its result, at least 1e-3. A
+// 16-bit element counts relative to itself if it is larger. Winograd's method with factors of 8
+// significant bits leaves an error of 2.5e-2 of the root mean square in images of many tiles. In
+// images of few tiles, the error is up to twice that (engine/cpu/README.md). Single elements have
+// larger errors.
 void expect_close(const Machine& machine, const Results& results, const Results& oracle,
                   bool by_pairs, bool product) {
   ASSERT_EQ(results.size(), oracle.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A device's kernels under test, and operands for them: the same numbers on every device, all of
-// them representable in float32, so that results may differ by rounding alone. For kernels of
-// 16 bits they are rounded to that, and for an oracle to compare them with too.
+// A device's kernels under test, and operands for them. The operands are the same on every device
+// and representable in float32, so results differ only by rounding. For 16-bit kernels, and for the
+// oracle of these, they are rounded to that type.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -13,17 +13,17 @@
 
 namespace lockstep::engine {
 
-// A tensor and its memory.
+// Holds a tensor and its memory.
 struct Operand {
   Buffer memory;
   Tensor tensor;
   Ops* ops = nullptr;
-  // The first `rows` rows, or all elements, as double.
+  // Returns the first `rows` rows, or all elements, as double.
   std::vector<double> values() const;
   std::vector<double> values(std::size_t rows) const;
 };
 
-// Numbers that kernels read or write and that are no tensor: sums, moments, places, a workspace.
+// Holds values for kernels that are not tensors: sums, moments, places, a workspace.
 template <class T>
 struct Numbers {
   Buffer memory;
@@ -41,7 +41,7 @@ class Machine {
   Machine(Device& device, DType dtype, OpsOptions options = {})
       : device_(&device), dtype_(dtype), options_(options), ops_(device.ops(dtype, options)) {}
   Ops& ops() { return *ops_; }
-  // Of operands that kernels may still be writing; until it is done.
+  // Reduces operands that kernels may still be writing, and waits for completion.
   void reduce(const ReduceArguments& arguments) {
     ops_->reduce_behind_kernels();
     ops_->reduce(arguments);
@@ -53,10 +53,9 @@ class Machine {
   DType dtype() const { return dtype_; }
   Kernels kernels() const { return options_.kernels; }
   std::string name() const;
-  // How far a result may be from the oracle's, relative to the size of such results. For bfloat16
-  // two roundings of 2^-9 at most: that of the result, and what is allowed for sums of float32; for
-  // float16 of 2^-11.
-  // `product`: the result is of a dense layer or a convolution, which the device's library makes.
+  // Returns the largest error relative to the size of a result. It covers at most two roundings, of
+  // the result and of float32 sums: 2^-9 for bfloat16, 2^-11 for float16.
+  // `product`: the device's library computes the result, of a dense layer or a convolution.
   double tolerance(bool product = false) const {
     const int roundings = product ? roundings_ : 1;
     if (dtype_ == DType::kFloat64) return 1e-12;
@@ -65,17 +64,17 @@ class Machine {
     return options_.kernels == Kernels::kDirect ? 2e-5 : 1e-4;
   }
 
-  // Sets how often the device's libraries round a product of 16 bits (once by default).
+  // Sets how often the device's libraries round a 16-bit product (once by default).
   void set_roundings(int roundings) { roundings_ = roundings; }
   int roundings() const { return roundings_; }
-  // From now on operands hold numbers that this type of 16 bits has.
+  // Rounds subsequent operands to this 16-bit type.
   void round_to(DType narrow) { held_in_ = narrow; }
-  // What an operand holds where it is given `value`.
+  // Returns the element that an operand stores for `value`.
   double held(double value) const;
 
   Operand operand(const Shape& shape, const std::vector<double>& values);
   Operand operand(const Shape& shape, const std::vector<double>& values, DType dtype);
-  // Filled with a number that must be overwritten or must not matter.
+  // Returns an operand filled with a number that must be overwritten or ignored.
   Operand empty(const Shape& shape);
   Operand empty(const Shape& shape, DType dtype);
 
@@ -85,7 +84,7 @@ class Machine {
     ops_->write(values.data(), made.memory.data(), values.size() * sizeof(T));
     return made;
   }
-  // What kernels are given of this step, ids too. Until the next call.
+  // Returns the state to pass to kernels, including the ids. Valid until the next call.
   const StepState* publish(const StepState& state);
 
  private:
@@ -99,20 +98,20 @@ class Machine {
   Buffer ids_;
 };
 
-// Numbers in (-1, 1), a function of the seed. From row `used` on, of `rows`, they are NaN: nobody
-// may read them.
+// Returns numbers in (-1, 1) as a function of the seed. Rows from `used` on are NaN: nothing may
+// read them.
 std::vector<double> random_numbers(std::size_t count, std::uint64_t seed);
 std::vector<double> random_batch(std::size_t rows, std::size_t used, std::size_t columns,
                                  std::uint64_t seed);
 
-// Every device with every element type that it supports; the processor also with direct kernels
-// alone, and with Winograd's wherever they can be used, and with several threads, of both types.
+// Returns every device with every element type that it supports. The processor also appears with
+// direct kernels only, with Winograd's kernels wherever possible, and with several threads.
 std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& devices);
 
-// The results of a case, each compared with the oracle's by the tolerance.
+// The results of a case; each is compared with the oracle's, within the tolerance.
 using Results = std::vector<std::vector<double>>;
-// `by_pairs`: all but the first may be as far as products of rounded factors leave them. `product`:
-// see Machine::tolerance.
+// Expects results within the tolerance of the oracle's. `by_pairs`: all but the first may have the
+// error of products of rounded factors. `product`: see Machine::tolerance.
 void expect_close(const Machine& machine, const Results& results, const Results& oracle,
                   bool by_pairs = false, bool product = false);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Products of pairs of bfloat16: exact where all factors are numbers of bfloat16. Where the
-// processor has no such instruction, the gradients are computed as in float32, and must be as good.
+// Tests products of pairs of bfloat16, which are exact if all factors are bfloat16 numbers. On
+// processors without such an instruction, the gradients are computed in float32 and must be as
+// good.
 #include "engine/cpu/pair_products.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ std::vector<double> whole_numbers(std::size_t count, std::uint64_t seed) {
   return numbers;
 }
 
-// Where element (row, column) lies in panels of 64, then 32, then 16 columns.
+// Returns the index of element (row, column) in panels of 64, then 32, then 16 columns.
 std::size_t in_panels(std::size_t rows, std::size_t columns, std::size_t row, std::size_t column) {
   std::size_t begin = 0;
   for (;;) {
@@ -81,7 +82,7 @@ TEST(PairProducts, AreAddedToTheSums) {
           b_words[k * columns + j] = pair(b[2 * k * columns + j], b[(2 * k + 1) * columns + j]);
         }
       }
-      std::vector<float> sums(rows * columns, 100);  // what they hold does not matter
+      std::vector<float> sums(rows * columns, 100);  // the previous values do not matter
       cpu::add_pairs(a_words.data(), b_words.data(), pairs, rows, columns, true, sums.data());
       cpu::add_pairs(a_words.data(), b_words.data(), pairs, rows, columns, false, sums.data());
       for (std::size_t i = 0; i < rows; ++i) {
@@ -95,9 +96,9 @@ TEST(PairProducts, AreAddedToTheSums) {
   }
 }
 
-// The inputs and gradients of outputs are small whole numbers, and of each filter and channel one
-// weight alone is not zero: then all that Winograd's method transforms has 8 significant bits, and
-// gradients are as exact as any.
+// The inputs and the gradients of outputs are small integers, and each filter has one nonzero
+// weight per channel. Every value that Winograd's method transforms then has 8 significant bits, so
+// the gradients are exact.
 TEST_F(Conformance, GradientsByPairsAreExactWhereTheirFactorsAre) {
   for (const ConvolutionSpec& s :
        {ConvolutionSpec{8, 8, 16, 16, 3, 3, 1, 1}, ConvolutionSpec{7, 9, 32, 48, 3, 3, 1, 0},

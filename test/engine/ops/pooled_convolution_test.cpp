@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Convolutions with a max pool behind them, on every device, whole and in slices.
+// Tests convolutions followed by a max pool on every device, whole and in slices.
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
@@ -8,9 +8,10 @@
 namespace lockstep::engine {
 namespace pooled_convolution_test {
 
-// The batch in slices of so many rows. No two values of a window are nearer than rounding, or
-// devices could choose differently: the numbers are continuous and the seeds fixed.
-// `wanted`: bits of dx, dw, db. `apart`: by the two kernels one after the other.
+// Returns the results of a batch in slices of `slice` rows. No two values of a window are closer
+// than rounding errors, or devices could choose differently: the numbers are continuous and the
+// seeds fixed.
+// `wanted`: bits of dx, dw, db. `apart`: runs the two kernels separately.
 Results pooled_case(Machine& m, const PooledConvolutionSpec& spec, Rows rows, bool accumulate,
                     std::size_t slice, int wanted, bool apart = false) {
   const ConvolutionSpec& c = spec.convolution;
@@ -76,7 +77,7 @@ Results pooled_case(Machine& m, const PooledConvolutionSpec& spec, Rows rows, bo
 
 using PooledConvolution = Conformance;
 
-// height, width, channels, filters, kernel, stride, padding, window
+// The columns are height, width, channels, filters, kernel, stride, padding, window.
 constexpr std::size_t kCases[][8] = {
     {10, 10, 16, 32, 3, 1, 0, 2}, {9, 8, 16, 16, 3, 1, 1, 2},   {7, 11, 32, 48, 3, 1, 2, 2},
     {12, 12, 1, 16, 3, 1, 0, 2},  {12, 12, 16, 16, 3, 1, 1, 3}, {11, 9, 5, 6, 5, 1, 2, 2},
@@ -101,7 +102,8 @@ TEST_F(PooledConvolution, IsTheConvolutionAndThePoolInSlicesToo) {
                         slice, variant, wanted),
             [&](Machine& m) { return pooled_case(m, spec, rows, accumulate, slice, wanted); },
             [&](const Machine& m) {
-              // Operands of cuDNN, which rounds more than once, are aligned, and slices are not.
+              // cuDNN, which rounds more than once, needs aligned operands, and slices are not
+              // aligned.
               return chooses_unrounded(m, spec) && (slice == rows.planned || m.roundings() == 1);
             },
             &spec.convolution);
@@ -111,8 +113,8 @@ TEST_F(PooledConvolution, IsTheConvolutionAndThePoolInSlicesToo) {
   }
 }
 
-// Where the convolution's output is rounded before the pool sees it, nobody else can know which of
-// equal values wins.
+// If the convolution's output is rounded before the pool, the reference cannot tell which of
+// several equal values wins.
 TEST_F(PooledConvolution, OfBfloat16IsItsOwnConvolutionAndPool) {
   int counter = 0;
   for (const auto& p : kCases) {

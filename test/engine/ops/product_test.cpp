@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The own product of matrices, with each instruction set that this machine has: at every edge it is
-// the sum of products, it writes nothing else, and how threads share it changes no bit.
+// Tests the matrix product of lockstep with each instruction set of this machine. At every edge it
+// is the sum of products and writes nothing else; the number of threads does not change a bit.
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
@@ -25,10 +25,10 @@ class Products : public testing::Test {
     hwy::SetSupportedTargetsForTest(targets);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
-  ~Products() override { use(0); }  // all that there are
+  ~Products() override { use(0); }  // all sets
 };
 
-// A matrix with a guard behind it.
+// Holds a matrix followed by guard elements.
 class Matrix {
  public:
   static constexpr std::size_t kGuard = 32;
@@ -53,7 +53,7 @@ class Matrix {
   Buffer memory_;
 };
 
-// In so many parts, as that many threads would.
+// Computes the product in `parts` parts, as that many threads would.
 void run(const Product& product, std::size_t parts) {
   Matrix packed(product.packed(), 0), panel(Product::panel(), 0);
   for (std::size_t part = 0; part < parts; ++part) {
@@ -68,8 +68,8 @@ void run(const Product& product, std::size_t parts) {
   EXPECT_TRUE(packed.guarded() && panel.guarded());
 }
 
-// The largest difference to the sums in double precision, by what rounding may make of them, in
-// every so many rows and columns.
+// Returns the largest difference from sums in double precision, relative to the sum of magnitudes.
+// Only every `every_row`-th row and every `every_column`-th column are checked.
 double error_of(const Product& p, const float* before, std::size_t every_row = 1,
                 std::size_t every_column = 1) {
   double worst = 0;
@@ -113,7 +113,7 @@ TEST_F(Products, AreTheSumsAtEveryEdgeAndTheSameBitsInAnyNumberOfParts) {
   }
 }
 
-// Results that are too large for a cache are stored past it.
+// Results are written with non-temporal stores if they exceed a cache.
 TEST_F(Products, OfLargeResultsAreTheSumsToo) {
   const std::size_t rows = 2050, columns = 2064;
   for (std::size_t depth : {std::size_t(3), Product::kDepth + 1}) {
@@ -131,8 +131,8 @@ TEST_F(Products, OfLargeResultsAreTheSumsToo) {
   }
 }
 
-// A wide layer's gradients, where the reference would take long: looked at here and there. Rows
-// that are not in use count for nothing, and change no bit of the others.
+// The gradients of a wide layer are only sampled because the reference would be slow. Unused rows
+// do not contribute, and change no bit of the others.
 TEST(WideDense, HasTheSumsAsGradientsAndTheSameBitsInAShortBatch) {
   constexpr std::size_t kPlanned = 26, kInputs = 2050, kOutputs = 2064;
   const DenseSpec spec{kInputs, kOutputs, true, Activation::kRelu};

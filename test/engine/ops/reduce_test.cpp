@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The arithmetic of collectives: on every device, exactly the balanced tree, for all types, numbers
-// of sources and counts.
+// Tests the arithmetic of collectives: exactly the balanced tree on every device, for all types,
+// numbers of sources, and counts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,12 +20,12 @@
 namespace lockstep::engine {
 namespace reduce_test {
 
-// In which numbers of a type are added.
+// Selects the type in which elements are added.
 template <class T>
 using Computed = std::conditional_t<sizeof(T) == 2, float, T>;
 
-// Sources of `count` elements, and one beyond that nobody may touch; they begin one element after
-// an aligned address where `odd`.
+// Holds sources of `count` elements, each followed by one that must not change. With `odd`, they
+// begin one element past an aligned address.
 template <class T>
 struct Sources {
   std::vector<std::vector<T>> memory;
@@ -47,7 +47,7 @@ struct Sources {
   }
 };
 
-// Integers wrap around.
+// Reduces two numbers; integers wrap around.
 template <class C>
 C joined(ReduceOp op, C a, C b) {
   if constexpr (std::is_integral_v<C>) {
@@ -60,7 +60,7 @@ C joined(ReduceOp op, C a, C b) {
   return op == ReduceOp::kMin ? std::min(a, b) : std::max(a, b);
 }
 
-// The balanced tree over sources [first, first + count).
+// Returns the balanced tree over sources [first, first + count).
 template <class T>
 Computed<T> tree(ReduceOp op, const std::vector<std::vector<T>>& all, std::size_t at,
                  std::size_t first, std::size_t count) {
@@ -76,7 +76,7 @@ T expected(ReduceOp op, const std::vector<std::vector<T>>& all, std::size_t at) 
   return T(tree(op, all, at, 0, all.size()));
 }
 
-// Bit by bit, but that numbers that are none are all alike.
+// Compares bit by bit, except that all NaNs are equal.
 template <class T>
 bool same(T a, T b) {
   return std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b);
@@ -97,8 +97,8 @@ class Reduce : public testing::Test {
         }
   }
 
-  // Into two places: memory of its own, and that of one of the sources; in either order, with
-  // either kind of lines asked for ahead.
+  // Tests one reduction into two targets, separate memory and one of the sources, in either order.
+  // It runs with and without prefetching.
   template <class T>
   void one(std::span<Machine> machines, ReduceOp op, std::size_t sources, std::size_t count,
            auto number) {
@@ -135,7 +135,7 @@ class Reduce : public testing::Test {
     }
   }
 
-  // The processor by its best kernels.
+  // Returns the processor with its best kernels.
   std::span<Machine> processor() { return std::span(machines_).first(1); }
 
   std::vector<std::unique_ptr<Device>> devices_ = host_devices();
@@ -146,8 +146,8 @@ std::int64_t drawn(std::size_t source, std::size_t i) {
   return std::int64_t(random_bits(9, source, i)[0] % 2001) - 1000;
 }
 
-// Numbers whose sums depend on the order of adding: bits are equal only where the tree is. Some
-// sums are too large for 16 bits, some numbers too small for all of them.
+// Returns numbers whose sums depend on the order of addition, so only the same tree gives equal
+// bits. Some sums overflow 16 bits, and some numbers underflow in all 16-bit types.
 double uneven(std::size_t source, std::size_t i, int least, int most) {
   const int power = int(random_bits(8, source, i)[1] % unsigned(most - least)) + least;
   return std::ldexp(double(drawn(source, i)) * 1.1, power);
@@ -174,7 +174,7 @@ TEST_F(Reduce, FloatingPointSumsHaveTheBitsOfTheBalancedTree) {
   all_sources_and_counts<double>(of_64_bits);
 }
 
-// The tree is one of float32, and rounded once.
+// The tree uses float32, and its result is rounded once.
 TEST_F(Reduce, SumsOf16BitsAreRoundedOnce) {
   all_sources_and_counts<Half>(of_16_bits<Half>);
   all_sources_and_counts<BFloat16>(of_16_bits<BFloat16>);
@@ -199,7 +199,8 @@ TEST_F(Reduce, EveryInstructionSetGivesTheSame) {
   }
 }
 
-// Each number, alone and scaled, and each added to some others: all roads to float32 and back.
+// Tests each number by itself, scaled, and combined with some others, which covers all conversions
+// to float32 and back.
 template <class T>
 void every_number_of_16_bits(Machine& m) {
   constexpr std::size_t kAll = 65536;
@@ -246,8 +247,8 @@ TEST_F(Reduce, EveryNumberOf16BitsIsConvertedByEveryInstructionSet) {
   }
 }
 
-// Targets apart from all sources, past the caches: whole, at every alignment, and nothing beside
-// them is touched.
+// Tests targets separate from all sources, with non-temporal stores: they are complete at every
+// alignment, and no neighboring element changes.
 template <class T>
 void past_the_caches(Machine& m) {
   constexpr std::size_t kCount = 1500;
@@ -291,8 +292,8 @@ TEST_F(Reduce, TargetsPastTheCachesHoldTheSame) {
   }
 }
 
-// The product is one of double precision, rounded once: also where `scale` is no float, and beyond
-// a block.
+// The product is computed in double precision and rounded once, even if `scale` is not a float, and
+// across blocks.
 TEST_F(Reduce, ScaleMultipliesTheResult) {
   constexpr std::size_t kCount = 1100;
   for (Machine& m : machines_) {
@@ -319,7 +320,7 @@ TEST_F(Reduce, ScaleMultipliesTheResult) {
   }
 }
 
-// In 16 bits it is one of float32, of the sum that is not rounded yet.
+// In 16 bits, the product is computed in float32, from the sum before rounding.
 template <class T>
 void scaled_once(Machine& m) {
   constexpr std::size_t kCount = 1100;
@@ -351,7 +352,7 @@ TEST_F(Reduce, ScaleOf16BitsMultipliesBeforeItRounds) {
   }
 }
 
-// Of what is stored: rounded, where it has 16 bits.
+// Tests the squares of the stored results, which are rounded if they have 16 bits.
 template <class T>
 void squares(Machine& m) {
   for (std::size_t count : {0u, 1u, 7u, 1024u}) {
@@ -367,7 +368,7 @@ void squares(Machine& m) {
     a.count = count;
     a.epilogue = Epilogue::kSquares;
     a.squares = &squares;
-    for (const bool read_ahead : {false, true}) {  // of targets that are not there
+    for (const bool read_ahead : {false, true}) {  // of targets that do not exist
       a.read_ahead = read_ahead;
       m.reduce(a);
       EXPECT_EQ(squares, answer) << m.name() << ", " << count;
@@ -413,7 +414,8 @@ TEST_F(Reduce, ANumberThatIsNoneWinsOverAllNumbers) {
   }
 }
 
-// Five steps of each rule on a block, against the float64 oracle; weights are updated in place.
+// Returns the results of five steps of a rule on a block, updated in place, for comparison with the
+// float64 oracle.
 Results five_updates(Machine& m, const UpdateRule& rule, std::size_t count) {
   const Operand w = m.operand({count}, random_numbers(count, 1));
   const Operand slots[2] = {m.operand({count}, std::vector<double>(count)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the updates of a step need of all its gradients: of squares that are given, and how a loss
-// scale goes on from step to step.
+// Tests the factors that a step's updates derive from all gradients, given their squares. Also
+// tests how a loss scale evolves from step to step.
 #include "engine/ops/update_factors.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace update_factors_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// One rank's memory, and a step.
+// Holds one rank's memory and step.
 struct Finder {
   UpdateRule rule;
   StepState state;
@@ -69,7 +69,8 @@ TEST(UpdateFactors, ClipTheNormOfWhatTheLossScaleLeaves) {
 TEST(UpdateFactors, LocalRatesAreOfWhatTheLossScaleLeaves) {
   UpdateRule lars;
   lars.kind = UpdateKind::kLars;
-  // The first segment has a block and a part of the next, whose rest is the second's.
+  // The first segment contains one block and a part of the next; the rest of that block belongs to
+  // the second segment.
   const std::vector<UpdateSegment> segments{{kBlock + 10, true, true}, {2 * kBlock, true, false}};
   const auto rates = [&](double scale) {
     const double s = scale * scale;
@@ -108,7 +109,7 @@ TEST(UpdateFactors, AStepOfGradientsThatAreNotFiniteIsSkippedAndHalvesTheScale) 
       }
 }
 
-// Gradients that are finite may have a sum of squares that is not.
+// Finite gradients may have an infinite sum of squares.
 TEST(UpdateFactors, ASumThatIsTooLargeIsNoGradientThatIsNotFinite) {
   Finder finder(dynamic(1), {1e308, 1e308, 1e308});
   EXPECT_FALSE(finder.find().skipped);
@@ -126,7 +127,7 @@ TEST(LossScale, DoublesAfterSoManyStepsSinceItChanged) {
   EXPECT_EQ(state.skipped, 1);
 }
 
-// So that no product or quotient with it leaves what float32 has.
+// The bounds keep every product and quotient with the scale within float32.
 TEST(LossScale, StaysWithinBounds) {
   const LossScaling rule{.dynamic = true, .growth_interval = 1};
   LossScaleState state{.scale = 1};
@@ -137,7 +138,7 @@ TEST(LossScale, StaysWithinBounds) {
   EXPECT_EQ(state.in_a_row, 200);
 }
 
-// Two weights, with Adam's slots.
+// Updates two weights with Adam's slots.
 void update(Ops& ops, const UpdateRule& rule, const UpdateFactors* factors, StepState state,
             float (&weights)[2], float (&slots)[2][2]) {
   const float gradients[] = {3, -4};
@@ -170,7 +171,7 @@ TEST(UpdateFactors, AreObeyedByUpdates) {
 
     float found[] = {5, 6}, wanted[] = {5, 6}, s[2][2] = {}, t[2][2] = {};
     StepState other = state;
-    other.loss_scale = 123;  // for others
+    other.loss_scale = 123;  // for other updates
     const UpdateFactors factors{.scale = 0.25, .updates = 4};
     update(*ops, adam, &factors, other, found, s);
     StepState same = state;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The optimizer inside a reduction has the bits of its formula (update_rule.h), taken in the
-// elements' own type, one operation after the other: so an update fused into a sum and one apart
-// from it are equal, whatever the slices, the number of ranks and the instruction set. Of bfloat16
-// in float32, on masters, and what is stored is the master rounded once.
+// Tests that an optimizer update inside a reduction has the bits of its formula (update_rule.h),
+// evaluated in the type of the elements, operation by operation. A fused and a separate update are
+// thus equal, for all slices, numbers of ranks, and instruction sets. Updates of bfloat16 use
+// float32 masters, and each stored weight is its master, rounded once.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ struct Weight {
   T weight = 0, slots[2] = {0, 0};
 };
 
-// The balanced tree.
+// Returns the sum by the balanced tree.
 template <class S>
 Computed<S> sum(const std::vector<std::vector<S>>& gradients, std::size_t i, std::size_t first,
                 std::size_t count) {
@@ -40,7 +40,7 @@ Computed<S> sum(const std::vector<std::vector<S>>& gradients, std::size_t i, std
   return sum(gradients, i, first, half) + sum(gradients, i, first + half, count - half);
 }
 
-// What is the same for all weights of a call.
+// Holds the terms that all weights of a call share.
 struct Terms {
   double scale = 0.7, local_rate = 0.3;
   bool decays = true;
@@ -80,8 +80,8 @@ void step(const UpdateRule& rule, const StepState& state, const Terms& terms, T 
       kept - T(state.rate / (1 - std::pow(rule.beta1, t))) * w.slots[0] / (root + T(rule.epsilon));
 }
 
-// Three steps over `count` weights, into the weights themselves and into two other places, each
-// with an element before and one behind that nobody may touch.
+// Takes three steps over `count` weights, into the weights themselves and two other places. Each
+// place has an element before and after it that must not change.
 template <class S>
 class Steps {
  public:
@@ -98,7 +98,7 @@ class Steps {
     for (std::size_t s = 0; s < sources; ++s) gradients_.emplace_back();
     for (std::vector<S>& place : places_) place.assign(count + 40, S(55));
     const std::vector<T> start = numbers<T>(count, 7);
-    // Where there are masters what lies there before is not looked at.
+    // If there are masters, the previous weights are not read.
     for (std::size_t i = 0; i < count && !kMaster; ++i) places_[0][lead + i] = S(start[i]);
     master_ = start;
     master_.push_back(T(55));
@@ -166,7 +166,7 @@ class Steps {
   std::byte* at(std::size_t place, std::size_t lead) { return bytes(places_[place].data() + lead); }
 
   UpdateRule rule_;
-  std::size_t count_, lead_, others_;  // before the own weights, before those of others
+  std::size_t count_, lead_, others_;  // before own weights; before those of others
   bool stream_;
   Terms terms_;
   std::vector<std::vector<S>> gradients_;
@@ -187,7 +187,7 @@ std::vector<UpdateRule> rules() {
 
 template <class S>
 void all_ways(Ops& ops) {
-  std::size_t turn = 0;  // alignments take turns
+  std::size_t turn = 0;  // cycles the alignments
   for (const UpdateRule& rule : rules())
     for (const std::size_t sources : {1u, 2u, 3u, 4u, 5u, 9u})
       for (const std::size_t count : {0u, 1u, 15u, 63u, 64u, 65u, 1024u, 2500u})
@@ -215,8 +215,8 @@ TEST(Update, HasTheBitsOfItsFormulaByEveryInstructionSet) {
   }
 }
 
-// The oracle's arithmetic is double, its masters are float32: so it may be apart from the processor
-// by a rounding of float32 a step, and of that a rounding to bfloat16 can make a step of bfloat16.
+// The oracle computes in double with float32 masters, so each step may differ from the processor by
+// a float32 rounding. Rounding to bfloat16 can turn this into one bfloat16 step.
 TEST(Update, OfBfloat16IsThatOfTheReferenceToTheLastBitOfFloat32) {
   const auto device = cpu_device();
   const auto ops = device->ops(DType::kBFloat16, {}), oracle = reference_ops(DType::kBFloat16);

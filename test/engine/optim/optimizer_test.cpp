@@ -18,13 +18,13 @@ namespace optimizer_test {
 
 using testing::HasSubstr;
 
-// One weight that starts at 1 and is moved by the device's kernel.
+// Holds one weight that starts at 1 and is updated by the device's kernel.
 struct Weight {
   double value = 1;
   std::array<double, 2> slots{};
   bool decays = true;
 
-  // One update by gradient g (already the mean) at `step`.
+  // Applies one update at `step`. `g`: the mean gradient.
   void update(const Optimizer& optimizer, std::int64_t step, double g) {
     StepState state;
     state.step = step;
@@ -40,7 +40,7 @@ struct Weight {
     arguments.epilogue = Epilogue::kUpdate;
     arguments.update.rule = &optimizer.rule;
     arguments.update.decays = decays;
-    // Of lars, of a weight that is one number.
+    // LARS takes the norms of the weight, which is a single number here.
     if (optimizer.rule.needs() == Needs::kLayerNorms)
       arguments.update.local_rate = optimizer.rule.local_rate(g * g, value * value);
     arguments.update.state = &state;
@@ -52,7 +52,7 @@ struct Weight {
   }
 };
 
-// Gradients of three steps; what the weight is after each was worked out by hand.
+// Gradients of three steps. The expected weights after each step were computed by hand.
 constexpr std::array<double, 3> kGradients{1.0, -2.0, 0.5};
 
 std::array<double, 3> path(const Optimizer& optimizer) {
@@ -73,29 +73,29 @@ void expect_path(const Optimizer& optimizer, std::array<double, 3> expected) {
 }
 
 TEST(Optimizer, SgdGoesAgainstTheGradient) {
-  // 1 - 0.1 * 1; + 0.1 * 2; - 0.1 * 0.5
+  // The moves are 1 - 0.1 * 1; + 0.1 * 2; - 0.1 * 0.5.
   expect_path(sgd({.rate = 0.1}), {0.9, 1.1, 1.05});
 }
 
 TEST(Optimizer, MomentumKeepsAPartOfTheLastMove) {
-  // v = 1, -1.1, -0.49
+  // The velocities are v = 1, -1.1, -0.49.
   expect_path(sgd({.rate = 0.1, .momentum = 0.9}), {0.9, 1.01, 1.059});
 }
 
 TEST(Optimizer, NesterovLooksAhead) {
-  // g + 0.9 v = 1.9, -2.99, 0.059
+  // The moves are g + 0.9 v = 1.9, -2.99, 0.059.
   expect_path(sgd({.rate = 0.1, .momentum = 0.9, .nesterov = true}), {0.81, 1.109, 1.1031});
 }
 
 TEST(Optimizer, WeightDecayOfSgdIsPartOfTheGradient) {
-  // g = 1 + 0.5 * 1 = 1.5; -2 + 0.5 * 0.85 = -1.575; 0.5 + 0.5 * 1.0075 = 1.00375
+  // The gradients are 1 + 0.5 * 1 = 1.5; -2 + 0.5 * 0.85 = -1.575; 0.5 + 0.5 * 1.0075 = 1.00375.
   expect_path(sgd({.rate = 0.1, .weight_decay = 0.5}), {0.85, 1.0075, 0.907125});
-  // with momentum v = 1.5; 0.9 * 1.5 - 1.575 = -0.225; 0.9 * -0.225 + 0.5 + 0.5 * 0.8725
+  // With momentum, v is 1.5; 0.9 * 1.5 - 1.575 = -0.225; 0.9 * -0.225 + 0.5 + 0.5 * 0.8725.
   expect_path(sgd({.rate = 0.1, .momentum = 0.9, .weight_decay = 0.5}),
               {0.85, 0.8725, 0.8725 - 0.1 * 0.73375});
 }
 
-// With beta1 = 0.5 and beta2 = 0.75 the moments and their corrections are short fractions:
+// With beta1 = 0.5 and beta2 = 0.75, the moments and their corrections are short fractions:
 //   m = 1/2, -3/4, -1/8      corrections 1/2, 3/4, 7/8         mhat = 1, -1, -1/7
 //   v = 1/4, 19/16, 61/64    corrections 1/4, 7/16, 37/64      vhat = 1, 19/7, 61/37
 TEST(Optimizer, AdamDividesTheCorrectedMeanByTheRootOfTheCorrectedSquare) {
@@ -116,7 +116,7 @@ TEST(Optimizer, AdamWDecaysTheWeightApartFromTheGradient) {
 }
 
 TEST(Optimizer, WeightDecayOfAdamIsPartOfTheGradient) {
-  // The gradients of the three steps with 0.5 w in them, and the moments that follow.
+  // The gradients of the three steps include 0.5 w; the moments follow from them.
   const auto options =
       AdamOptions{.rate = 0.1, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 0.01, .weight_decay = 0.5};
   const double g0 = 1 + 0.5;
@@ -166,7 +166,7 @@ TEST(Optimizer, LarsMovesAWeightInProportionToItsNorm) {
 }
 
 TEST(Optimizer, AWeightOfZeroWithoutGradientStaysZero) {
-  // Gaps between parameters depend on it.
+  // The padding between parameters depends on it.
   for (const Optimizer& optimizer :
        {sgd({.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}), adam({.weight_decay = 0.1}),
         adamw({.weight_decay = 0.1}), lars({.weight_decay = 0.1})}) {
@@ -218,7 +218,7 @@ TEST(Optimizer, TheRuleHasWhatTheOptionsSay) {
                                 .scaling = {}}));
   EXPECT_EQ(l.rule.needs(), Needs::kLayerNorms);
   EXPECT_EQ(l.rule.slots(), 1u);
-  // A momentum of sgd, in which no rate is, must not be taken for it.
+  // A velocity of SGD does not include the rate, so it must not be mistaken for one of LARS.
   EXPECT_STRNE(l.rule.slot_name(0), s.rule.slot_name(0));
 }
 

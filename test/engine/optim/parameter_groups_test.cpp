@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What an optimizer does by groups of parameters: decay of weights alone, and the rates of lars,
-// which are of whole weights. Held against the formulas in a plain loop.
+// Tests parameter groups of optimizers against the formulas in a plain loop. Only weights decay,
+// and the rates of LARS hold for whole weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(Segments, EndWhereParametersAreOfAnotherGroup) {
   const auto segments = [&](const optim::Optimizer& optimizer) {
     return engine::update_segments(optimizer.rule, plan.layout, plan.trainable);
   };
-  // Weight and bias of dense3 and dense2, scale and shift, weight and bias of dense1.
+  // The order is: weight and bias of dense3 and dense2, scale and shift, weight and bias of dense1.
   ASSERT_EQ(begins.size(), 8u);
   EXPECT_THAT(segments(decayed()),
               ElementsAre(UpdateSegment{begins[1], true}, UpdateSegment{begins[2], false},
@@ -81,7 +81,7 @@ TEST(Segments, OfWeightsSideBySideAreOneUnlessEachHasARateOfItsOwn) {
               ElementsAre(UpdateSegment{16, true, true}, UpdateSegment{32, true, true}));
 }
 
-// A parameter's elements, in the order of the arena.
+// Holds a parameter's elements in the order of the arena.
 struct Elements {
   bool weight = false;
   std::span<double> w, v;  // values, velocities
@@ -89,7 +89,7 @@ struct Elements {
 };
 using Rule = std::function<void(const Elements&, double rate)>;
 
-// The job without any strategy, by a formula for a whole parameter. The weights in the end.
+// Returns the final weights of the job without any strategy. `rule` updates a whole parameter.
 std::vector<double> by_hand(const Job& job, const Rule& rule) {
   const auto ops = engine::reference_ops(engine::DType::kFloat64);
   engine::Graph graph(small_graph(job), *ops, job.batch);
@@ -154,7 +154,7 @@ void lars_rule(const Elements& p, double rate) {
 }
 
 struct Way {
-  int replicas;           // of a process
+  int replicas;           // per process
   std::vector<int> host;  // of each process; empty: Mirrored
   std::string algorithm = "auto";
 };
@@ -182,13 +182,13 @@ void expect_formula(const Job& job, const Rule& rule) {
 TEST(Decay, IsOfWeightsAloneUnlessItIsAskedForAll) {
   expect_formula(job_with(decayed()), decay_of(false));
   expect_formula(job_with(decayed(true)), decay_of(true));
-  // And each makes a difference that these tests can see.
+  // The two variants must differ enough for these tests to detect it.
   EXPECT_GT(difference(by_hand(job_with(decayed()), decay_of(false)),
                        by_hand(job_with(decayed()), decay_of(true))),
             1e-4);
 }
 
-// Segments end within blocks, and blocks within segments.
+// Segments end within blocks, and blocks end within segments.
 TEST(Decay, GivesTheSameBitsFusedAndSeparateForAnyBucketSize) {
   const auto cpu = engine::cpu_device();
   for (const engine::DType dtype : {engine::DType::kFloat64, engine::DType::kFloat32})

@@ -129,7 +129,7 @@ TEST(EventLogTest, ItGoesOnWhenThereIsRoomAgain) {
   EXPECT_TRUE(lines.contain("File too large")) << lines.all();
 }
 
-// A FIFO, and how it is read.
+// Creates a FIFO and reads from it.
 class Pipe {
  public:
   explicit Pipe(const std::string& path) : path_(path) {
@@ -141,7 +141,7 @@ class Pipe {
     if (file_ >= 0) ::close(file_);
     file_ = -1;
   }
-  std::string read() const {  // what is there
+  std::string read() const {  // returns what the FIFO holds
     std::string all(1 << 17, 0);
     const ssize_t got = ::read(file_, all.data(), all.size());
     all.resize(std::size_t(std::max<ssize_t>(got, 0)));
@@ -153,7 +153,7 @@ class Pipe {
   int file_ = -1;
 };
 
-constexpr int kMoreThanAPipeHolds = 3000;  // events, of 60 bytes and more
+constexpr int kMoreThanAPipeHolds = 3000;  // events, each at least 60 bytes
 
 void write_steps(EventLog& events, int count) {
   for (int step = 0; step < count; ++step) events.write("step", {{"step", step}});
@@ -172,7 +172,7 @@ TEST(EventLogTest, AReaderThatHasGoneHoldsNobodyUp) {
     pipe.close();
     write_steps(events, kMoreThanAPipeHolds);
     EXPECT_TRUE(lines.contain("no process reads it; events are lost, training goes on"));
-    pipe.open();  // the next reader hears what comes from then on
+    pipe.open();  // receives only subsequent events
     events.write("step", {{"step", 7}});
     EXPECT_EQ(json::parse(pipe.read()).at("step"), 7);
   }

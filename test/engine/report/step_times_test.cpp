@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Histograms of times, and what the times of all ranks say of the slowest and of communication.
+// Tests histograms of times, and what the times of all ranks tell about stragglers and
+// communication.
 #include "engine/report/step_times.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +37,8 @@ struct Lap {
   double waited = 0, messages = 0;
 };
 
-// Each step takes as long on all ranks, of which they have waited so long: by step and rank.
+// Returns the times of steps that take equally long on all ranks. `steps`: the waiting times by
+// step and rank.
 StepTimes times_of_laps(double step, const std::vector<std::vector<Lap>>& steps) {
   std::vector<StepClock> clocks(steps[0].size());
   for (const std::vector<Lap>& ranks : steps) {
@@ -82,23 +84,23 @@ TEST(StepTimesTest, OfTheTimeOfMessagesWhatNobodyWaitsForIsHidden) {
   ASSERT_TRUE(times.hidden_percent());
   EXPECT_NEAR(*times.hidden_percent(), 75, 2);
   EXPECT_NE(times.describe().find("% are hidden"), std::string::npos);
-  EXPECT_EQ(times_of(0.1, {0.09, 0.09}, 20, 0.08).hidden_percent(), 0.0);  // never less
+  EXPECT_EQ(times_of(0.1, {0.09, 0.09}, 20, 0.08).hidden_percent(), 0.0);  // never negative
   EXPECT_FALSE(times_of(0.1, {0.02, 0.02}).hidden_percent());
 }
 
-// Rank 0 waits for messages of rank 1, which is slow, and not for the network.
+// Rank 0 waits for messages of the slow rank 1, not for the network.
 TEST(StepTimesTest, MessagesOfASlowRankAreNotUnderWayBeforeItSendsThem) {
   const std::vector<Lap> ranks{{0.11, 0.11}, {0.02, 0.02}};
   const StepTimes times = times_of_laps(0.12, std::vector<std::vector<Lap>>(20, ranks));
   EXPECT_NEAR(times.exposed, 0.02, 0.001);
   EXPECT_NEAR(times.messages, 0.02, 0.001);
   EXPECT_EQ(times.hidden_percent(), 0.0);
-  // And of ranks without messages nothing is known.
+  // Nothing is known about the messages of ranks without any.
   const std::vector<Lap> one{{0.11, 0.08}, {0.02, 0}};
   EXPECT_NEAR(*times_of_laps(0.12, std::vector<std::vector<Lap>>(20, one)).hidden_percent(), 75, 2);
 }
 
-// Each rank is late in every fourth step, for which the others wait: that is no communication.
+// Each rank is late in every fourth step, and the others wait for it; this is not communication.
 TEST(StepTimesTest, RanksThatAreLateInTurnAreNoCommunication) {
   std::vector<std::vector<Lap>> steps;
   for (std::size_t step = 0; step < 20; ++step) {
@@ -116,7 +118,7 @@ TEST(StepTimesTest, RanksThatAreLateInTurnAreNoCommunication) {
 }
 
 TEST(StepTimesTest, OneRankWaitsForNobody) {
-  const StepTimes times = times_of(0.01, {0});  // 10 ms read as the middle of their bin
+  const StepTimes times = times_of(0.01, {0});  // reads as the middle of its bin
   EXPECT_EQ(times.slowest, 0);
   EXPECT_EQ(times.waited_for_slowest, 0);
   EXPECT_EQ(times.describe(), "a step takes 9.96 ms (99th percentile 9.96 ms)");

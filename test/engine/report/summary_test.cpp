@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The file is read back by a reader of its own, a few lines for each layer of the format. What
-// TensorBoard makes of it: test/tools/summary_test.py.
+// Tests summary files with an independent reader, a few lines for each layer of the format.
+// test/tools/summary_test.py tests them with TensorBoard.
 #include "engine/report/summary.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ bool is_masked(std::uint32_t masked, std::string_view bytes) {
   return ((rotated >> 17) | (rotated << 15)) == engine::crc32c(bytes);
 }
 
-// The data of all records; both checksums of each must be right, and nothing may be left over.
+// Returns the data of all records. Both checksums of each must be right, and no bytes may remain.
 std::vector<std::string> records(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -60,7 +60,8 @@ std::vector<std::string> records(const std::string& path) {
   return data;
 }
 
-// A protobuf message: of each field the last value, raw (numbers as 8 bytes); `all` of field 1.
+// Represents a protobuf message: the last value of each field, raw (numbers as 8 bytes), and all
+// values of field 1.
 struct Message {
   std::map<int, std::string> fields;
   std::vector<std::string> all;
@@ -105,7 +106,7 @@ std::map<std::string, float> scalars(const Message& event) {
 TEST(SummaryTest, ScalarsByStepInRecordsWithValidChecksums) {
   const TemporaryFolder folder;
   LogLines lines;
-  Summary summary(folder.path() + "/a/b", lines.log());  // made where missing
+  Summary summary(folder.path() + "/a/b", lines.log());  // created if missing
   summary.write(300, {{"train/loss", 0.125}, {"train/rate", 1e-3}});
   summary.write(1ll << 40, {{"train/loss", std::numeric_limits<double>::quiet_NaN()}});
   const std::vector<std::string> data = records(summary.path());
@@ -166,7 +167,7 @@ TEST(SummaryTest, AFolderThatCannotBeIsSaidAtOnce) {
   }
 }
 
-// A limit on the size of files stands for a full disk.
+// A limit on file sizes stands in for a full disk.
 TEST(SummaryTest, AFullDiskIsReportedOnceAndTheFileStaysWhole) {
   const TemporaryFolder folder;
   LogLines lines;

@@ -41,14 +41,14 @@ TEST(TimelineTest, OnlyWhatBeginsInRecordedStepsIsKeptWheneverItEnds) {
   EXPECT_FALSE(timeline.records());
   timeline.begin_step(7);
   const auto inside = Clock::now();
-  timeline.add(kind, before, later(inside, 1));  // had begun before
+  timeline.add(kind, before, later(inside, 1));  // began before the step
   EXPECT_TRUE(timeline.records());
   timeline.end_steps();
   EXPECT_FALSE(timeline.records());
   std::this_thread::sleep_for(std::chrono::microseconds(1));
   const auto after = Clock::now();
   timeline.add(kind, after, later(after, 1));   // begins too late
-  timeline.add(kind, inside, later(after, 9));  // ends late, which is fine
+  timeline.add(kind, inside, later(after, 9));  // ends late, which is allowed
   timeline.begin_step(8);
   const auto again = Clock::now();
   timeline.add(kind, again, later(again, 1));
@@ -74,7 +74,7 @@ TEST(TimelineTest, WhatDoesNotFitIsCounted) {
   EXPECT_EQ(timeline.left_out(), 17u);
 }
 
-// Writes down what it is told.
+// Records all calls as text.
 class Listener final : public engine::Profiler {
  public:
   Name name(const std::string& text) override { return {&*names_.insert(text).first}; }
@@ -112,7 +112,7 @@ TEST(TimelineTest, AProfilerHearsOfBothEndsOfEachSpanWhetherItIsRecordedOrNot) {
   timeline.add(layer, now, now);
   timeline.add(step, now, now);
   timeline.add(bucket, now, now);
-  timeline.add(bucket, now, now);  // had begun before anybody listened
+  timeline.add(bucket, now, now);  // began before the listener was set
   EXPECT_EQ(listener.told, (std::vector<std::string>{"push step 7", "push forward: conv1",
                                                      "start bucket 0 (w)", "pop", "pop", "end 1"}));
   EXPECT_TRUE(timeline.spans().empty());
@@ -194,7 +194,7 @@ TEST(TraceTest, OuterSpansComeFirstAndOverlappingCommunicationHasLanesOfItsOwn) 
   timeline.reserve(10, 1);
   timeline.begin_step(0);
   const auto now = Clock::now();
-  timeline.add(inner, now, later(now, 3));  // ended first, so it was told first
+  timeline.add(inner, now, later(now, 3));  // ended first, so it was reported first
   timeline.add(outer, now, later(now, 9));
   timeline.add(bucket, later(now, 2), later(now, 6));
   timeline.add(bucket, later(now, 1), later(now, 4));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The class among the first few is what a plain sort says.
+// Tests that the top-k count agrees with a plain sort.
 #include "engine/train/top_classes.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace lockstep::engine {
 namespace top_classes_test {
 
-// Indices by descending numbers, the first of equals first.
+// Returns the indices by descending value; among equal values the first comes first.
 template <class T>
 std::vector<std::size_t> order_of(const T* row, std::size_t columns) {
   std::vector<std::size_t> order(columns);
@@ -24,7 +24,7 @@ std::vector<std::size_t> order_of(const T* row, std::size_t columns) {
   return order;
 }
 
-// Of few different numbers, so that many are equal.
+// Tests rows of `different` distinct values: with few of them, many elements are equal.
 template <class T>
 void expect_sorted(std::size_t columns, std::uint64_t different) {
   constexpr std::size_t kRows = 200;

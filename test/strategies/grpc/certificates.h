@@ -10,15 +10,15 @@ namespace lockstep::test {
 
 class Certificates {
  public:
-  // An authority, and a task that it signed for 127.0.0.1, localhost and task.test. Throws where
-  // openssl does not do it.
+  // Creates an authority and a certificate that it signed for 127.0.0.1, localhost and task.test.
+  // Throws if openssl fails.
   Certificates();
   ~Certificates();
   Certificates(const Certificates&) = delete;
   Certificates& operator=(const Certificates&) = delete;
 
   const strategies::grpc::TlsFiles& files() const { return files_; }
-  // A file of this folder, with these bytes.
+  // Writes `bytes` to a file in this folder and returns its path.
   std::string file(const std::string& name, const std::string& bytes) const;
   std::string key_with_password() const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What calls by gRPC do when the network or the other end fails: each end hears of it in time, and
-// nobody reads what is not there any more.
+// gRPC calls during failures of the network or of the peer. Each end notices in time, and no memory
+// is read after it was released.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,8 +26,8 @@ using strategies::grpc::serve;
 using strategies::rpc::Message;
 using strategies::rpc::Reply;
 
-constexpr auto kLong = 60s;            // the deadline of calls: nothing here takes so long
-constexpr auto kBefore = kLong - 30s;  // so something else than the deadline ended it
+constexpr auto kLong = 60s;            // call deadline, longer than any test
+constexpr auto kBefore = kLong - 30s;  // so the deadline did not end it
 
 class GrpcFailure : public testing::Test {
  protected:
@@ -37,7 +37,7 @@ class GrpcFailure : public testing::Test {
                        [promise](Reply reply) { promise->set_value(std::move(reply)); });
     return promise->get_future();
   }
-  // False after ten seconds.
+  // Waits up to ten seconds for `holds`; returns whether it became true.
   static bool soon(const std::function<bool()>& holds) {
     for (const auto until = Clock::now() + 10s; !holds(); std::this_thread::sleep_for(1ms))
       if (Clock::now() > until) return false;
@@ -97,7 +97,7 @@ TEST_F(GrpcFailure, AttemptsAreRepeatedUntilTheNetworkIsBack) {
   EXPECT_GE(static_cast<strategies::rpc::Retry&>(*connection_).retries(), 3u);
 }
 
-// A service that computes for longer than the other end waits for signs of life is not dead.
+// A busy service is not dead, even if it computes for longer than the keepalive timeout.
 TEST_F(GrpcFailure, ABusyServiceIsNotTakenForDead) {
   std::vector<std::future<Reply>> replies;
   for (int i = 0; i < 40; ++i) replies.push_back(start("Busy", {}));
@@ -107,7 +107,7 @@ TEST_F(GrpcFailure, ABusyServiceIsNotTakenForDead) {
   }
 }
 
-// Bytes without an owner may be written over when `done` was called, also where that was early.
+// The caller may overwrite bytes without an owner once `done` was called, even if that was early.
 TEST_F(GrpcFailure, NobodyReadsBytesOfACallThatEnded) {
   constexpr std::uint8_t kAfter = 0xee;
   std::vector<std::byte> body(32 << 20);
@@ -124,7 +124,7 @@ TEST_F(GrpcFailure, NobodyReadsBytesOfACallThatEnded) {
     std::memset(body.data(), kAfter, body.size());
     network_.count(kAfter);
     network_.silent(false);
-    // As many bytes as were still on their way have come when a new call is answered.
+    // A new call is answered only after all bytes in flight have arrived.
     ASSERT_TRUE(soon([&] { return start("Echo", {}).get().ok(); }));
     EXPECT_LT(network_.counted(), 1000u);
   }
@@ -139,7 +139,7 @@ TEST_F(GrpcFailure, CallsThatEndInAnyOrderLeaveNothingBehind) {
     if (i % 3 == 1) connection_.reset();
     if (i % 3 == 2) server_.reset();
     for (auto& reply : replies) {
-      // Who was not connected yet comes later.
+      // Calls that were not connected yet reach the service later.
       while (reply.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready)
         service_.answer();
       const Reply came = reply.get();

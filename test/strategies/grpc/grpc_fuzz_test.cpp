@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bytes on the port that nobody expects, 10,000 times each: what is no protocol at all, protocols
-// that break off or go wrong, and messages that are none. The server refuses them, and goes on
-// answering.
+// The server refuses unexpected bytes on its port and continues to serve. It gets 10,000 inputs
+// each of random bytes, truncated or damaged protocols, and invalid messages.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -28,8 +27,8 @@ using strategies::grpc::serve;
 using strategies::rpc::Message;
 using strategies::rpc::Reply;
 
-constexpr auto kLong = 60s;                     // that only a defect reaches
-constexpr int kInputs = 10000, kBetween = 500;  // inputs; between calls that must be answered
+constexpr auto kLong = 60s;                     // reached only by a defect
+constexpr int kInputs = 10000, kBetween = 500;  // inputs; inputs between checked calls
 
 std::string noise(Random& random, std::size_t bytes) {
   std::string text(bytes, ' ');
@@ -37,8 +36,8 @@ std::string noise(Random& random, std::size_t bytes) {
   return text;
 }
 
-// The first bytes of a connection as clients of gRPC send them: HTTP/2's preface, settings, and a
-// frame; then changed, cut short, or something else.
+// Returns the first bytes of a gRPC client's connection (HTTP/2's preface, settings and a frame),
+// changed, truncated, or replaced by other bytes.
 std::string input(Random& random) {
   const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
   const std::string settings(9, '\0');
@@ -52,8 +51,7 @@ std::string input(Random& random) {
     case 3:
       return std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8) + noise(random, random.below(600));
     default: {
-      // A frame: length, type, flags, stream, bytes; of the kinds 0 to 9 that there are, and
-      // others.
+      // A frame has a length, type, flags, stream and payload. Types 0 to 9 exist; 10 does not.
       std::string bytes = preface + std::string("\0\0\0\x04\0\0\0\0\0", 9);
       for (std::uint64_t frames = random.below(4) + 1; frames > 0; --frames) {
         const std::string body = noise(random, random.below(60));
@@ -77,7 +75,7 @@ std::string input(Random& random) {
 
 class GrpcFuzz : public testing::Test {
  protected:
-  // One input on a connection of its own, which is closed at once or when the server has answered.
+  // Sends one input on its own connection, and closes it at once unless `waits` for the answer.
   static void send_raw(int port, const std::string& bytes, bool waits) {
     const auto to = collectives::tcp::endpoints("127.0.0.1:" + std::to_string(port)).at(0);
     const Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -98,7 +96,7 @@ class GrpcFuzz : public testing::Test {
       if (i % kBetween == 0) answers(*connection);
     }
     answers(*connection);
-    answers(*connect(server->address(), {.tls = tls}));  // new ones are served, too
+    answers(*connect(server->address(), {.tls = tls}));  // new connections are served, too
   }
   static void answers(strategies::rpc::Connection& connection) {
     const Message sent = message_of("", 10000);
@@ -118,7 +116,8 @@ TEST_F(GrpcFuzz, BytesOnThePortWithTlsHarmNobody) {
   raw_inputs(certificates.files(), 2);
 }
 
-// What is behind gRPC's frames: the bytes go as a head, in front of which nothing is put.
+// The server refuses invalid messages inside valid gRPC frames. The bytes are sent as a head, to
+// which nothing is prepended.
 TEST_F(GrpcFuzz, MessagesThatAreNoneAreRefused) {
   const auto server = serve(service_);
   const auto connection = connect(server->address());

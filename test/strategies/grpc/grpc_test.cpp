@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calls by gRPC over loopback: what is sent arrives, what goes wrong is said, in time.
+// gRPC calls over loopback: messages arrive intact, and errors are reported in time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,9 +28,9 @@ using strategies::rpc::Message;
 using strategies::rpc::Reply;
 using testing::HasSubstr;
 
-constexpr auto kLong = 60s;  // that only a defect reaches
+constexpr auto kLong = 60s;  // reached only by a defect
 
-// Waits until it holds; false after ten seconds.
+// Waits up to ten seconds for `holds`; returns whether it became true.
 bool soon(const std::function<bool()>& holds) {
   const auto until = Clock::now() + 10s;
   while (!holds()) {
@@ -40,7 +40,7 @@ bool soon(const std::function<bool()>& holds) {
   return true;
 }
 
-const std::string kHead = {char(0x0a), 3, 'a', 'b', 'c', char(0x10), 7};  // two fields of protobuf
+const std::string kHead = {char(0x0a), 3, 'a', 'b', 'c', char(0x10), 7};  // two protobuf fields
 
 class Grpc : public testing::Test {
  protected:
@@ -105,7 +105,6 @@ TEST_F(Grpc, ASilentServerIsNamedAtTheDeadline) {
   }
 }
 
-// Codes and texts.
 TEST_F(Grpc, EveryCodeSurvivesTheTripWithItsText) {
   for (int code = 0; code <= int(Code::kAborted); ++code) {
     Message request = message_of({char(0x08), char(code)}, 0);
@@ -129,15 +128,14 @@ TEST_F(Grpc, AnUnknownMethodIsRefused) {
   EXPECT_EQ(start("Bogus", {}).get().code, Code::kInvalid);
 }
 
-// Sizes.
 TEST_F(Grpc, AMessageOfMoreThanTheLimitIsRefusedAndTheServerLives) {
   constexpr std::size_t kLimit = std::size_t(64) << 20;
   const Message large = message_of(kHead, kLimit);
-  Reply refused = start("Echo", large).get();  // here
+  Reply refused = start("Echo", large).get();  // by the client
   EXPECT_EQ(refused.code, Code::kInvalid);
   EXPECT_THAT(refused.why, HasSubstr("larger"));
   connection_ = connect(server_->address(), {.most_message_bytes = 4 * kLimit});
-  refused = start("Echo", large).get();  // there
+  refused = start("Echo", large).get();  // by the server
   EXPECT_EQ(refused.code, Code::kInvalid);
   EXPECT_THAT(refused.why, HasSubstr("larger"));
   EXPECT_EQ(service_.calls(), 0u);
@@ -150,9 +148,9 @@ TEST_F(Grpc, AReplyOfMoreThanTheLimitIsRefused) {
   EXPECT_TRUE(start("Echo", message_of(kHead, 500)).get().ok());
 }
 
-// Far more than the server may take: it is given up in time, others are served all the while. When
-// memory is short gRPC itself ends a call that it picks, seldom one of the others: such a call
-// fails with what makes clients repeat it.
+// The server gives up a message far above its limit in time, and serves other calls meanwhile. If
+// memory is short, gRPC itself ends a call of its choice, seldom one of the others. Such a call
+// fails with a code that makes clients repeat it.
 TEST_F(Grpc, AMessageOfTwoGigabytesIsRefusedWithoutTakingThem) {
   server_ = serve(service_, {.most_memory_bytes = 128 << 20, .arrival = 2s});
   connection_ = connect(server_->address());
@@ -179,19 +177,18 @@ TEST_F(Grpc, AMessageOfTwoGigabytesIsRefusedWithoutTakingThem) {
 }
 
 TEST_F(Grpc, BodiesArriveInThePiecesInWhichTheyCame) {
-  // In more than one, so nobody has put four megabytes together.
+  // The body arrives in more than one slice, so nothing concatenated its four megabytes.
   const Message came = call("Count", message_of("", 4 << 20));
   EXPECT_GT(int(came.head.at(1)), 1);
 }
 
-// Ends.
 TEST_F(Grpc, AServerThatEndsFailsTheCallsUnderWay) {
   auto reply = start("Silent", message_of(kHead, 1000));
   ASSERT_TRUE(service_.wait_silent(1));
   server_.reset();
   EXPECT_EQ(reply.get().code, Code::kUnavailable);
   EXPECT_TRUE(service_.silent_callers()[0]->gone());
-  service_.answer();  // nobody hears it
+  service_.answer();  // no caller is left
   EXPECT_EQ(start("Echo", {}).get().code, Code::kUnavailable);
 }
 
@@ -227,7 +224,7 @@ TEST_F(Grpc, NobodyThereIsUnavailableWithTheAddress) {
   }
 }
 
-// A server that comes back at the same port is found again by the same connection.
+// A connection finds a server again that restarts at the same port.
 TEST_F(Grpc, AConnectionFindsAServerThatCameBack) {
   EXPECT_TRUE(start("Echo", {}).get().ok());
   const std::string address = server_->address();
@@ -237,7 +234,6 @@ TEST_F(Grpc, AConnectionFindsAServerThatCameBack) {
   EXPECT_TRUE(soon([&] { return start("Echo", {}).get().ok(); }));
 }
 
-// Addresses.
 TEST_F(Grpc, WithoutTlsOnlyLoopbackIsServedUnlessItIsMeant) {
   for (const char* address : {"0.0.0.0:0", "[::]:0", "10.0.0.1:0", "node7:0"}) {
     try {
@@ -278,10 +274,10 @@ TEST_F(Grpc, AnAddressThatCannotBeHadIsAnErrorThatSaysWhy) {
     }
   };
   EXPECT_THAT(why(server_->address()), HasSubstr("already in use"));
-  EXPECT_THAT(why("192.0.2.1:4711"), HasSubstr("assign requested address"));  // nobody's
+  EXPECT_THAT(why("192.0.2.1:4711"), HasSubstr("assign requested address"));  // unused
 }
 
-// What any gRPC client sees.
+// A plain gRPC client, without the library's own connection.
 class Plain : public Grpc {
  protected:
   ::grpc::Status call(const std::string& method, const std::string& bytes, std::string* reply) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Mutual TLS: who has no certificate of the authority is refused at both ends, and the server
-// lives; files that are wrong are said at once.
+// With mutual TLS, both ends refuse a peer without a certificate of the authority, and the server
+// continues to serve. Wrong files are reported at once.
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -29,7 +29,7 @@ using strategies::grpc::TlsFiles;
 using strategies::rpc::Message;
 using testing::HasSubstr;
 
-constexpr auto kLong = 60s;  // that only a defect reaches
+constexpr auto kLong = 60s;  // reached only by a defect
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -59,9 +59,9 @@ class Tls : public testing::Test {
     EXPECT_EQ(reply.code, Code::kUnavailable) << reply.why;
     EXPECT_FALSE(reply.ok());
     EXPECT_EQ(service_.calls(), 0u);
-    EXPECT_TRUE(echo({.tls = ours_->files()}).ok());  // the server lives
+    EXPECT_TRUE(echo({.tls = ours_->files()}).ok());  // the server continues to serve
   }
-  // The line that both ends say to these files.
+  // Returns the error message that both ends report for these files.
   static std::string line(const TlsFiles& files, Code code) {
     EchoService service;
     std::string text;
@@ -98,7 +98,7 @@ TEST_F(Tls, AClientWithoutTlsIsRefused) {
 
 TEST_F(Tls, AClientOfAnotherAuthorityIsRefused) {
   TlsFiles files = others_->files();
-  files.authority = ours_->files().authority;  // it believes the server
+  files.authority = ours_->files().authority;  // it trusts the server
   refused({.tls = files});
 }
 

@@ -90,7 +90,7 @@ void TcpProxy::forward(Pair& pair) {
     pair.ended = true;
 }
 
-// False: one of the two has ended.
+// Moves available bytes in one direction. Returns false if either side has ended the connection.
 bool TcpProxy::move(int from, int to, std::string& waiting, bool of_client) {
   char bytes[65536];
   if (waiting.size() < kMostWaiting && !silent_) {

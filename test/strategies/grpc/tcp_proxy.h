@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Stands between a client and a server on loopback and plays the network: it can fall silent, as a
-// cut cable does, or end all connections, as a death of the other end does.
+// A proxy between a client and a server on loopback that simulates the network. It can fall silent,
+// like a cut cable, or end all connections, like the death of a peer.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -18,14 +18,14 @@ class TcpProxy {
   ~TcpProxy();
   std::string address() const;  // where clients connect to
 
-  void silent(bool is) { silent_ = is; }  // nothing is read, written or accepted any more
+  void silent(bool is) { silent_ = is; }  // stops all reads, writes and accepts
   bool is_silent() const { return silent_; }
-  // It falls silent by itself when clients have sent so many bytes more.
+  // Falls silent after clients have sent `bytes` more bytes.
   void silent_after(std::uint64_t bytes) { left_ = std::int64_t(bytes); }
-  void cut();  // ends the connections there are, waits until that is done
+  void cut();  // ends all connections; blocks until done
 
   std::uint64_t from_clients() const { return from_clients_; }  // bytes
-  // How many bytes of clients had this value, since it was set.
+  // Starts to count the clients' bytes with this value.
   void count(std::uint8_t value) { counted_ = value, count_ = 0; }
   std::uint64_t counted() const { return count_; }
 

@@ -2,10 +2,10 @@
 // A program for exchange_test.py: processes of mpirun that exchange texts by PMIx.
 //
 // usage: exchange_program PART
-//   texts      says what all gave, of two names
-//   late       the last rank gives its text when the others have waited for it once
-//   missing    the last rank gives none: the others say what they are told
-//   task       each is a supervisor that hands on what it got; the task of rank 1 dies once
+//   texts      prints the texts of all processes, under two names
+//   late       the last rank gives its text after the others have timed out once
+//   missing    the last rank gives no text; the others print their errors
+//   task       each process supervises a task and passes the texts on; rank 1's task dies once
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kLong{60};
 
-// One line, whole.
+// Prints a line with a single write.
 void say(const std::string& line) {
   const std::string whole = line + "\n";
   std::fputs(whole.c_str(), stdout);
@@ -61,7 +61,7 @@ int task(int start) {
 
 int run(char** argv) {
   const std::string part = argv[1];
-  strategies::Supervisor supervisor;  // first: signals are its own
+  strategies::Supervisor supervisor;  // first: it handles signals
   const auto job = strategies::pmix::join();
   const int rank = job->rank(), last = job->size() - 1;
   const auto all = [&](const std::string& name) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The processes of a host take its GPUs in turn: each has its own, all are used, none stands idle
-// while two replicas share another.
+// The GPUs of a host are assigned to its processes in order. Each process has its own GPUs, all are
+// used, and none is idle while two replicas share another.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -81,7 +81,7 @@ TEST(GpuAssignment, WithoutGpusTheDeviceIsLookedForAndTheErrorSaysWhatThereIs) {
   }
 }
 
-// A driver that lists a GPU which cannot compute, as a fake one does.
+// Simulates a GPU that its driver lists but that cannot compute, like a fake one.
 class BrokenDevice final : public engine::Device {
  public:
   engine::DeviceId id() const override { return {"cuda", 0}; }

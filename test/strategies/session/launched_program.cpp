@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A program for launched_test.py: tasks that mpirun starts, two of them servers, each of which says
-// which start of it is at work where.
+// A program for launched_test.py: tasks that mpirun starts, two of them servers. Each task prints
+// its place and how often it was started.
 //
 // usage: launched_program PART
-//   job       the chief sees each server die, and its successor at the same address
+//   job       the chief sees each server die and restart at the same address
 //   chief     the chief dies
-//   cause     the chief tells the others that it failed, and needs some time to end with code 5
+//   cause     the chief reports its failure to the others, and ends with code 5 some time later
 //   servers   there are too many servers
 #include <fmt/core.h>
 #include <unistd.h>
@@ -37,14 +37,14 @@ using How = NamedVariables::How;
 
 constexpr std::chrono::seconds kLong{60};
 
-// One line, whole.
+// Prints a line with a single write.
 void say(const std::string& line) {
   const std::string whole = line + "\n";
   std::fputs(whole.c_str(), stdout);
   std::fflush(stdout);
 }
 
-// What a client puts into a server so that it dies in its first life.
+// The name of a container that makes a server die in its first life.
 constexpr const char* kEnd = "end";
 
 bool holds_end(const ShardStore& store) {
@@ -65,7 +65,7 @@ int serve(const std::string& address, int start) {
   return 4;
 }
 
-// Whether another one answers there than the one that held NAME.
+// Returns whether the server has lost `name` because another process took its place.
 bool has_lost(VariableClient& client, const char* name) {
   try {
     client.read(name);
@@ -80,8 +80,8 @@ void lead(const ClusterSpec& cluster) {
     rpc::Retry server(lockstep::strategies::grpc::connect(address));
     VariableClient client(server, "", kLong);
     client.assign("x", How::kForce, {}, std::array{1.0f});
-    // Its death may come before its answer; the call is then made again, to its successor, and
-    // does no harm there.
+    // The server may die before it answers. The call is then repeated at its successor, where it
+    // does no harm.
     VariableClient(server, kEnd, kLong).assign("x", How::kForce, {}, std::array{1.0f});
     const auto until = Clock::now() + kLong;
     while (!has_lost(client, "x")) {

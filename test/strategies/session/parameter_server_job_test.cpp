@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The strategy as programs get it, from a session.
+// A session gives programs the parameter server strategy.
 #include "strategies/session/parameter_server_job.h"
 
 #include <gmock/gmock.h>

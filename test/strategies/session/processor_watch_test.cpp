@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Library threads do not spin where others need the processors, and people hear of other work once.
+// Library threads do not spin if others need the processors, and other load is reported once.
 #include "strategies/session/processor_watch.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using collectives::ProcessorWait;
 constexpr int kWaits = 10;
 constexpr auto kWait = 10ms;
 
-// Processor time of this process while one library thread waits for another, which sleeps.
+// Returns the CPU seconds of this process while one library thread waits for another, which sleeps.
 double seconds_of_waits() {
   const auto seconds = [] {
     timespec time{};
@@ -56,7 +56,7 @@ TEST(ProcessorWatch, MoreThreadsThanProcessorsDoNotSpin) {
   EXPECT_EQ(asked, 0);
 }
 
-// The warnings of a watch to which these waits are told, once it has asked for all of them.
+// Returns the warnings of a watch that is given these waits, once it has asked for all of them.
 std::string warnings_of(std::vector<double> parts) {
   std::string said;
   std::atomic<std::size_t> asked = 0;
@@ -100,7 +100,7 @@ TEST(ProcessorWatch, ABurstIsNotOtherWork) {
 TEST(ProcessorWatch, TheKernelCountsForAllThreads) {
   collectives::ThreadWaits waits;
   EXPECT_GE(waits.lap().seconds, 0);
-  // Of more threads than processors some wait, and each lap lists them anew.
+  // With more threads than processors some threads wait, and each lap lists the threads anew.
   std::vector<std::jthread> busy;
   for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
     busy.emplace_back([](const std::stop_token& stop) {

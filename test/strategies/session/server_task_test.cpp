@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A server as a task: what it holds outlives its clients, who may not call is refused, and it ends
+// A server as a task: its state outlives its clients, unauthorized callers are refused, and it ends
 // when the chief says so.
 #include "strategies/session/server_task.h"
 
@@ -33,7 +33,7 @@ using How = NamedVariables::How;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr auto kLong = 60s;  // that only a defect reaches
+constexpr auto kLong = 60s;  // reached only by a defect
 
 ServerTaskOptions quiet() {
   ServerTaskOptions options;
@@ -41,7 +41,7 @@ ServerTaskOptions quiet() {
   return options;
 }
 
-// A client that comes, and goes with all that it has.
+// Connects to a server with its own connection.
 struct Client {
   explicit Client(const ServerTask& server, const std::string& container = "")
       : connection(grpc::connect(server.address())), variables(*connection, container, kLong) {}
@@ -53,8 +53,8 @@ struct Client {
   VariableClient variables;
 };
 
-// Five servers in one process, and a = 1, b = a + 2, c = a + b, each on the task that it is pinned
-// to.
+// Five servers run in one process. Each of a = 1, b = a + 2, c = a + b lies on the task to which it
+// is pinned.
 TEST(ServerTask, PinnedVariablesOfThreeTasksAddUpToFour) {
   std::vector<std::unique_ptr<ServerTask>> servers;
   for (int task = 0; task < 5; ++task) servers.push_back(server_task(quiet()));
@@ -89,7 +89,7 @@ TEST(ServerTask, AContainerOutlivesItsClientsUntilItIsReset) {
     Client second(*server, "simple"), other(*server, "another");
     second.assign("x", How::kAdd, 1);
     EXPECT_EQ(second.read("x"), 2.0f);
-    other.assign("x", How::kInit, 7);  // a name in another container is another
+    other.assign("x", How::kInit, 7);  // another container has its own names
     EXPECT_EQ(second.read("x"), 2.0f);
     EXPECT_EQ(second.variables.reset(), 1u);
     EXPECT_EQ(other.read("x"), 7.0f);
@@ -116,7 +116,7 @@ TEST(ServerTask, ArraysComeBackAsTheyWereSent) {
   EXPECT_EQ(status["containers"][0]["bytes"], 24);
 }
 
-// Whatever comes, the server lives and holds what it held.
+// A refused request neither ends the server nor changes its state.
 TEST(ServerTask, WhatIsRefusedChangesNothing) {
   const Certificates ours, others;
   ServerTaskOptions options = quiet();
@@ -146,7 +146,7 @@ TEST(ServerTask, WhatIsRefusedChangesNothing) {
   };
 
   grpc::TlsFiles foreign = others.files();
-  foreign.authority = ours.files().authority;  // it believes the server
+  foreign.authority = ours.files().authority;  // it trusts the server
   for (const grpc::TlsFiles& files : {grpc::TlsFiles(), foreign}) {
     const auto stranger = grpc::connect(server->address(), {.tls = files});
     VariableClient of(*stranger, "mine", kLong);
@@ -169,11 +169,11 @@ TEST(ServerTask, WhatIsRefusedChangesNothing) {
     const std::vector<float> gradient(floats, 1.0f);
     return refused([&] { ask_it("Push", push, slices_of(gradient)); }, Code::kInvalid);
   };
-  EXPECT_NE(push_refused(7), "");  // a body of another size
+  EXPECT_NE(push_refused(7), "");  // the size of the body is wrong
   push.mutable_parts(0)->set_end(9);
   EXPECT_NE(push_refused(9), "");  // beyond the shard
   push.mutable_parts(0)->set_shard(7);
-  EXPECT_NE(push_refused(9), "");  // of no shard
+  EXPECT_NE(push_refused(9), "");  // there is no such shard
   unchanged("a push of a wrong shape");
   EXPECT_THAT(refused([&] { client.assign("y", How::kAdd, {}, std::array{1.0f}); }, Code::kInvalid),
               HasSubstr("'y'"));
@@ -218,7 +218,6 @@ TEST(ServerTask, ListensWhereAPortIsHeldForIt) {
   }
 }
 
-// Ends.
 TEST(ServerTask, JoinEndsWhenTheChiefSaysSo) {
   const auto server = server_task(quiet());
   EXPECT_FALSE(server->join(Clock::now()).has_value());
@@ -236,7 +235,7 @@ TEST(ServerTask, WhoSaysThatTheJobIsOverIsAnswered) {
     Client chief(*server);
     std::thread task([&] {
       EXPECT_TRUE(server->join(Clock::now() + kLong).has_value());
-      server.reset();  // and a process would end
+      server.reset();  // as a process would end
     });
     EXPECT_NO_THROW(chief.variables.done("over", false));
     task.join();
@@ -260,10 +259,10 @@ TEST(ServerTask, JoinEndsAfterASilenceWhereItWasToldTo) {
   ServerTaskOptions options = quiet();
   options.life = 300ms;
   const auto server = server_task(options);
-  // Whoever is to come may take his time.
+  // The first client may come at any time.
   EXPECT_FALSE(server->join(Clock::now() + 4 * options.life).has_value());
   Client(*server).assign("y", How::kInit, 0);
-  // Who asks how it is keeps nobody alive.
+  // Status requests do not keep the server alive.
   std::atomic<bool> over = false;
   std::thread watcher([&] {
     while (!over) task_status(server->address(), {}, Clock::now() + kLong);
@@ -272,7 +271,7 @@ TEST(ServerTask, JoinEndsAfterASilenceWhereItWasToldTo) {
               HasSubstr(server->address() + " heard nothing"));
   over = true;
   watcher.join();
-  // Who calls does.
+  // Other calls keep the server alive.
   Client client(*server);
   client.assign("x", How::kInit, 0);
   for (const auto until = Clock::now() + 3 * options.life; Clock::now() < until;) {
@@ -281,7 +280,7 @@ TEST(ServerTask, JoinEndsAfterASilenceWhereItWasToldTo) {
   }
 }
 
-// A job that is asked to end saves what its servers hold, and tells them then.
+// If a job is asked to end, its servers wait until it has saved their state and tells them.
 TEST(ServerTask, ThatIsAskedToEndWaitsForTheJob) {
   ServerTaskOptions options = quiet();
   options.shutdown_timeout = kLong;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sessions come and go in one process without leaving anything behind (the address sanitizer
-// looks).
+// Sessions start and end in one process without leaving anything behind, which the address
+// sanitizer checks.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program for supervisor_test.py: a supervisor, whose task says "task PROCESS START WORD" and
-// then does as it was told.
+// A program for supervisor_test.py: a supervisor whose task prints "task PROCESS START WORD" and
+// then does what PART says.
 //
 // usage: supervised_program RESTARTS PART, where PART is wait, exit:CODE, abort or signals
 #include <fmt/core.h>
@@ -30,7 +30,7 @@ int task(int start, const std::string& part) {
   say(fmt::format("task {} {} {}", getpid(), start, word == nullptr ? "none" : word));
   if (part.starts_with("exit:")) return std::atoi(part.c_str() + 5);
   if (part == "abort") std::abort();
-  // Says each signal; the first SIGTERM ends it, in its own way.
+  // The task prints each signal. The first SIGTERM ends it with an exit code of its own.
   for (int came = 0; part == "signals";) {
     sigwait(&all, &came);
     say(fmt::format("signal {}", came));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Batch norm over replicas: synchronised, N replicas make the steps of one; local, each follows
-// averages of its own, which are their mean when somebody reads them.
+// Batch norm over replicas. Synchronized, N replicas make the steps of one. Local, each replica
+// keeps its own moving averages, and a reader gets their mean.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -34,7 +34,7 @@ engine::GraphSpec small(bool synchronised) {
 }
 
 struct Result {
-  std::vector<std::vector<double>> weights, statistics;  // by replica
+  std::vector<std::vector<double>> weights, statistics;  // one entry per replica
   double evaluated = 0;                                  // the loss
 };
 
@@ -95,7 +95,7 @@ TEST(BatchNormOfReplicas, SynchronisedInMicroBatchesTheyMeetInEach) {
   EXPECT_TRUE(std::isfinite(two.evaluated));
 }
 
-// Replicas with local statistics after some steps.
+// Trains replicas with local statistics for four steps.
 class LocalReplicas {
  public:
   explicit LocalReplicas(strategies::SynchronousOptions options)
@@ -126,7 +126,7 @@ class LocalReplicas {
   engine::Trainer trainer_;
 };
 
-// After an evaluation all have the mean of what each had followed alone.
+// After an evaluation, every replica has the mean of all local averages.
 TEST(BatchNormOfReplicas, LocalAveragesAreTheirMeanWhenTheyAreRead) {
   LocalReplicas three(replicas(3));
   const auto before = three.statistics();
@@ -140,14 +140,14 @@ TEST(BatchNormOfReplicas, LocalAveragesAreTheirMeanWhenTheyAreRead) {
   }
 }
 
-// A replica whose share of the batch is empty follows nothing, and does not pull the mean to where
-// averages begin.
+// A replica without examples updates no averages and does not pull the mean toward their initial
+// values.
 TEST(BatchNormOfReplicas, WhoHasNoExamplesDoesNotCount) {
   strategies::SynchronousOptions options = replicas(2);
   options.shares = {1, 0};
   LocalReplicas alone(replicas(1)), beside(std::move(options));
   beside.evaluate();
-  beside.evaluate();  // nothing was followed since
+  beside.evaluate();  // no updates since
   const auto both = beside.statistics();
   EXPECT_LT(difference(both[0], alone.statistics()[0]), 1e-12);
   EXPECT_EQ(both[1], both[0]);
@@ -161,7 +161,7 @@ TEST(BatchNormOfReplicas, CheckpointsHoldTheAverages) {
       std::filesystem::remove_all(folder);
       const Result whole =
           train(small(synchronised), {.replicas = replicas, .checkpoints = folder});
-      // Nothing is left to train: what is evaluated is what was read.
+      // No steps are left to train, so the evaluation uses the restored state.
       const Result restored =
           train(small(synchronised), {.replicas = replicas, .checkpoints = folder});
       EXPECT_EQ(restored.weights, whole.weights);

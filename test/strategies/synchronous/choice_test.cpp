@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which algorithm a step's sums take: what the planner knows, and what was asked for by sizes.
+// Planner and size rules choose the algorithms of a step's sums.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -30,13 +30,13 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-// What one process says and throws.
+// Holds the results and the error of one process.
 struct Said {
   std::string explained, record, error, warnings;
   collectives::Topology topology;
 };
 
-// Opens a strategy in each process of a job, `times` times.
+// Opens a strategy `times` times in each process of a job.
 std::vector<Said> open_all(
     const std::vector<int>& host, const SynchronousOptions& options,
     const std::function<void(std::size_t process, SynchronousOptions&)>& change = {}, int times = 1,
@@ -77,8 +77,8 @@ std::vector<std::string> all(const std::vector<Said>& said, std::string Said::*w
   return texts;
 }
 
-// More ranks than processors, on two hosts: what is measured of them is kept, also where the
-// machine is busy with other work.
+// Returns a job with more ranks than processors on two hosts. Its measured costs are kept even if
+// the machine is busy with other work.
 std::vector<int> crowd() {
   std::vector<int> host(std::max<std::size_t>(3, collectives::allowed_processors().size() + 1), 0);
   host.back() = 1;
@@ -101,7 +101,7 @@ class Costs : public testing::Test {
       for (const auto& entry : fs::directory_iterator(folder_)) found.push_back(entry.path());
     return found;
   }
-  // As `lockstep plan` does.
+  // Measures the costs in the same way as `lockstep plan`.
   void calibrate(const std::vector<int>& host, const collectives::Topology& topology) const {
     const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
     std::vector<std::jthread> processes;
@@ -111,7 +111,7 @@ class Costs : public testing::Test {
         collectives::CalibrationOptions options;
         options.cache = folder_;
         options.most_touched = options_.most_touched;
-        options.waited = [] { return 0.0; };  // other work may disturb it: kept all the same
+        options.waited = [] { return 0.0; };  // keeps costs despite other work
         collectives::Job job(collectives::ranks_of(*bootstrap, topology), {});
         collectives::calibrate(job, topology, *ops, options);
         bootstrap->finish();
@@ -177,7 +177,8 @@ TEST_F(Costs, AreNeededForThePlaceOfTheUpdateAlone) {
   EXPECT_THAT(all(said, &Said::record), Each(said[0].record));
 }
 
-// A start there waits for no more. Ranks that are more than processors are not disturbed.
+// On one host a start times only its all-reduces. The timing is valid with more ranks than
+// processors.
 TEST_F(Costs, OfOneHostAreTimesOfItsAllReducesUnlessMoreIsKept) {
   const std::vector<int> host(crowd().size(), 0);
   const auto timed = open_all(host, options_);
@@ -231,8 +232,7 @@ TEST_F(Costs, OfWhichOneProcessKnowsLessAreToldBeforeAnybodyMeasures) {
   EXPECT_THAT(files(), IsEmpty());
 }
 
-// The small job's step without any strategy: four buckets, of 8192 bytes and the last of
-// 4224.
+// Plans the small job's step without any strategy. Its four buckets have 8192 bytes, the last 4224.
 class Steps : public testing::Test {
  protected:
   strategies::StepDesign design(const std::vector<int>& host, strategies::DesignOptions options,
@@ -272,7 +272,7 @@ class Steps : public testing::Test {
     names.push_back(last);
     return names;
   }
-  // A cluster on which one latency is all that costs anything.
+  // Returns a cluster on which only one latency costs anything.
   static collectives::Topology topology(const std::vector<int>& host, double latency = 1e-3) {
     collectives::Topology topology;
     const collectives::HostCosts free{
@@ -292,7 +292,7 @@ class Steps : public testing::Test {
                                         collectives::all_reduce_algorithms(),
                                         collectives::parse_size_rules(rules), {4224, 8192});
   }
-  // A planner that finds one algorithm for few bytes and another for more, and fused takes half.
+  // Returns a planner that finds `few` best for few bytes and `many` for more; fused takes half.
   static strategies::StepPrices planner(const std::vector<int>& host, const std::string& few,
                                         const std::string& many, const std::string& fused = {}) {
     const std::string both = few + ":..8k," + many + ":8k..";
@@ -346,7 +346,7 @@ TEST_F(Steps, OfWhatNoRuleHoldsThePlannerChooses) {
               all_but_last("hierarchical", "leader_hierarchical"));
     EXPECT_THAT(question_.sums, testing::IsSupersetOf({std::size_t(4224), std::size_t(8192)}));
   }
-  // On one host it is asked as well, and with one replica nothing is.
+  // The planner is also asked on one host, but not with one replica.
   const auto alone = planner({0, 0}, "one_shot", "direct", "direct");
   EXPECT_EQ(design({0, 0}, "auto", "auto", &alone).algorithms, all_but_last("direct", "direct"));
   EXPECT_THAT(question_.sums, testing::IsSupersetOf({std::size_t(4224), std::size_t(8192)}));
@@ -354,7 +354,8 @@ TEST_F(Steps, OfWhatNoRuleHoldsThePlannerChooses) {
             all_but_last("direct", "one_shot"));
   EXPECT_EQ(design({0}, "auto").algorithms, all_but_last("direct", "direct"));
   EXPECT_THAT(question_.sums, IsEmpty());
-  // Of sums that are all asked for the place of the update is open, until that is asked for too.
+  // If all algorithms are requested, the planner chooses only the place of the update, unless that
+  // is requested, too.
   design(host, "ring");
   EXPECT_THAT(question_.buckets, testing::ElementsAre(4224, 8192));
   for (const char* update : {"fused", "separate"}) {
@@ -375,8 +376,8 @@ TEST_F(Steps, WhatIsRecordedGivesTheSameStepWithoutThePlanner) {
     EXPECT_EQ(again.algorithms, planned.algorithms);
     EXPECT_THAT(question_.sums, IsEmpty());
   }
-  // By way of a checkpoint, sums beside the buckets included. What was asked for and what the
-  // planner chose keep their reasons where the same is asked for again.
+  // A checkpoint's record gives the same step, including the sums beside the buckets. Its settings
+  // keep their reasons if the same is requested again.
   const engine::Log quiet("", engine::Log::Level::kError);
   for (const auto& [rules, small] :
        {std::pair("hierarchical:4k..", "halving_doubling"), {"hierarchical:8k..", "ring"}}) {
@@ -401,9 +402,9 @@ TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItSeparateForAll) {
     EXPECT_THAT(refused(host, rules, "fused"), HasSubstr("needs an algorithm that has a place"));
   }
   EXPECT_EQ(design({0, 1}, "ring:..8k,halving_doubling:8k..").update, Update::kSeparate);
-  // What is asked for sizes that no bucket has is no matter.
+  // The step ignores a rule for sizes that no bucket has.
   EXPECT_EQ(design({0, 1}, "halving_doubling:..16,ring:16..", "fused").update, Update::kFused);
-  // What the planner chooses has a place where the update is to be inside.
+  // With a fused update the planner chooses only algorithms that support it.
   const auto prices = planner({0, 1}, "halving_doubling", "ring", "ring");
   const auto planned = design({0, 1}, "auto", "auto", &prices);
   EXPECT_EQ(planned.update, Update::kFused);
@@ -414,7 +415,7 @@ TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItSeparateForAll) {
             all_but_last("ring", "halving_doubling"));
 }
 
-// Each of four buckets costs two turns of a ring of two.
+// Each of four buckets costs two rounds of a ring of two ranks.
 TEST_F(Steps, TheUpdateIsInsideUnlessThatTakesMoreThanATenthLonger) {
   const std::vector<int> host{0, 1};
   const auto ways = [&](double fused, double separate) {
@@ -437,7 +438,7 @@ TEST_F(Steps, TheUpdateIsInsideUnlessThatTakesMoreThanATenthLonger) {
   EXPECT_EQ(said(1.11e-3, 1e-3), "separate: " + both + "8.88 ms fused, 8.00 ms separate");
   EXPECT_THAT(said(1.11e-3, 1e-3, true), HasSubstr("fused: "));
   EXPECT_THAT(said(1.11e-3, 1e-3, true), HasSubstr("the processors differ"));
-  // What is asked for is obeyed, whatever it takes.
+  // A requested place is used, whatever it costs.
   const auto prices = ways(9e-3, 1e-3);
   EXPECT_EQ(design(host, "auto", "fused", &prices).update_reason.text(), "it was asked for");
   EXPECT_EQ(design({0}, "auto").update_reason.text(), "there is one replica");
@@ -482,7 +483,7 @@ TEST(Choices, OfAMixedStepAreVerifiedBetweenHosts) {
   for (const char* rules : {"ring:..8k,hierarchical:8k..", "halving_doubling:..8k,ring:8k.."}) {
     auto options = replicas(1);
     options.step.algorithm = rules;
-    const auto said = open_all({0, 0, 1}, options);  // which verifies
+    const auto said = open_all({0, 0, 1}, options);  // open also verifies
     EXPECT_THAT(all(said, &Said::error), Each(IsEmpty()));
     EXPECT_THAT(all(said, &Said::explained), Each(HasSubstr(" for 3 buckets and ")));
     EXPECT_THAT(all(said, &Said::record), Each(said[0].record));

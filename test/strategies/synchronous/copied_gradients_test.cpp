@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// No gradient in an arena is copied: it is read where its layer wrote it, once by each rank that
-// adds it, and what is stored is new weights or a sum in the gradients' own place. Counted in the
-// plan of a step, and again in what its kernels really move.
+// No gradient in an arena is copied. Each rank that adds a gradient reads it once where its layer
+// wrote it. It stores new weights, or a sum in the gradients' own place. The tests count this in
+// the plan of a step, and again in what its kernels really move.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -25,11 +25,11 @@ using engine::Epilogue;
 
 constexpr std::int64_t kSteps = 3;
 
-// Elements that steps with a gradient among their sources move, all ranks and buckets together.
+// Counts the elements, over all ranks and buckets, moved by steps that have a gradient as a source.
 struct Moved {
-  std::size_t read = 0;    // of gradients
-  std::size_t copied = 0;  // stored as they were read, elsewhere
-  std::size_t aside = 0;   // stored neither in a gradient's place nor as updated weights
+  std::size_t read = 0;    // gradients read
+  std::size_t copied = 0;  // stored unchanged in another place
+  std::size_t aside = 0;   // stored neither as gradients nor as weights
   std::size_t sent = 0;    // to other hosts
 };
 
@@ -48,8 +48,9 @@ void add(Moved& moved, const Step& step) {
   }
 }
 
-// What a reduction reads and stores, as "update: r0.gradient r1.gradient -> r0.weight r1.weight".
-// Memory of ranks of other processes is "peer": where it is mapped only their executor knows.
+// Returns what a reduction reads and stores, as "update: r0.gradient r1.gradient -> r0.weight
+// r1.weight". Memory of ranks in other processes is "peer", since only their executor knows where
+// it is mapped.
 using Label = std::function<std::string(std::size_t operand, bool to)>;
 std::string kind_of(Epilogue epilogue, std::size_t from, std::size_t to, const Label& label) {
   std::string text = epilogue == Epilogue::kUpdate    ? "update:"
@@ -65,9 +66,9 @@ std::string name_of(int rank, Space space) {
   return fmt::format("r{}.{}", rank, collectives::name(space));
 }
 
-using Kinds = std::map<std::string, std::size_t>;  // elements
+using Kinds = std::map<std::string, std::size_t>;  // elements of each kind
 
-// Listens to the kernels of all ranks.
+// Counts the elements that the kernels of all ranks move.
 class Counter {
  public:
   void know(const strategies::Mirror& mirror, const strategies::ArenaLayout& layout) {
@@ -76,7 +77,7 @@ class Counter {
       const std::byte* begin = mirror.space(Space(space));
       places_[begin] = name_of(mirror.rank, Space(space));
       if (space + 1 == collectives::kSpaces)
-        places_[begin + layout.bytes - layout.offset[space]] = "peer";  // what is behind a block
+        places_[begin + layout.bytes - layout.offset[space]] = "peer";  // memory behind a block
     }
     counting_ = true;
   }
@@ -97,14 +98,14 @@ class Counter {
  private:
   std::mutex mutex_;
   bool counting_ = false;
-  std::map<const std::byte*, std::string> places_;  // from here on lies ...
+  std::map<const std::byte*, std::string> places_;  // by first address
   Kinds kinds_;
 };
 
 struct Way {
   std::string name;
-  int replicas;           // of a process
-  std::vector<int> host;  // of each process; empty: Mirrored
+  int replicas;           // per process
+  std::vector<int> host;  // host of each process; empty: Mirrored
   std::string algorithm = "auto", update = "auto";
   friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
   int ranks() const { return replicas * std::max(1, int(host.size())); }
@@ -131,7 +132,7 @@ void train_by_hand(strategies::Synchronous& strategy, const Job& job, Counter& c
   });
 }
 
-// The step as all processes planned it, once trained.
+// Trains the job and returns the step as all processes planned it.
 strategies::StepDesign trained(const Way& way, const Job& job, Counter& counter) {
   ObservedDevice device(engine::reference_device(),
                         [&](const engine::ReduceArguments& a) { counter.count(a); });
@@ -158,7 +159,7 @@ strategies::StepDesign trained(const Way& way, const Job& job, Counter& counter)
   return step;
 }
 
-// All reductions of the buckets of kSteps, as the plan has them.
+// Returns all reductions of the buckets in kSteps steps, according to the plan.
 Kinds planned(const strategies::StepDesign& design, const Way& way) {
   Kinds kinds;
   for (const auto& stages : design.stages.buckets)
@@ -228,10 +229,10 @@ TEST_P(CopiedGradients, AreNoneAndKernelsMoveWhatThePlanSays) {
     const Moved moved = moved_by(design);
     EXPECT_EQ(moved.copied, 0u);
     EXPECT_EQ(moved.aside, 0u);
-    // Weights that were updated inside a ring go round it instead of sums.
+    // With a fused update, updated weights travel around the ring instead of sums.
     EXPECT_EQ(moved.sent, ring ? (fused ? 1 : 2) * (n - 1) * size : 0);
-    // Sums read all gradients once, in a ring but for those that are sent first. Norms and updates
-    // that stand apart read what they left: each rank all of it, or its slice.
+    // Sums read each gradient once, except for those that a ring sends first. Separate norms and
+    // updates read the results: each rank all of them, or its slice.
     const std::size_t sums = ring && n > 1 ? (n - 1) * size : fused || n > 1 ? n * size : 0;
     const std::size_t later = fused ? (norm ? size : 0) : (norm ? 2 : 1) * n * size;
     EXPECT_EQ(moved.read, sums + later);
@@ -242,7 +243,7 @@ TEST_P(CopiedGradients, AreNoneAndKernelsMoveWhatThePlanSays) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, CopiedGradients, testing::ValuesIn(ways()));
 
-// The count is no blank: a plan that brings a bucket into scratch memory first is noticed.
+// The count detects a plan that copies a bucket into scratch memory first.
 TEST(CopyCount, SeesWhatIsBroughtIntoScratchMemoryFirst) {
   Step step;
   step.count = 100;

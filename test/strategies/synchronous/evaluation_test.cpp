@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An evaluation sees the data as they are: each example once and in order, whatever training makes
-// of them, and for any number of replicas the same.
+// An evaluation reads each example once, in order and without augmentation. Its result does not
+// depend on the number of replicas.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace evaluation_test {
 
 using testing::ElementsAreArray;
 
-// Remembers which examples were read, and in training gives others.
+// Records which examples are read, and returns other examples in training.
 class Watched : public Table {
  public:
   Watched() : Table(39, 20, 5) {}
@@ -54,7 +54,7 @@ strategies::SynchronousOptions in_float64(int count) {
   return options;
 }
 
-// After training, whose order is another: of 39 examples in batches of 11.
+// The evaluation of 39 examples in batches of 11 is in order, even after training in another order.
 TEST(Evaluation, ReadsEachExampleOnceInOrderAsItIs) {
   const Watched data;
   strategies::Mirrored strategy(in_float64(1));
@@ -72,7 +72,7 @@ TEST(Evaluation, ReadsEachExampleOnceInOrderAsItIs) {
   EXPECT_EQ(data.plain.size(), 2 * 39u);
 }
 
-// What a fit evaluates is that, too; and the loss is the mean over the examples as they are.
+// The evaluation of a fit does the same, and its loss is the mean over the unchanged examples.
 TEST(Evaluation, OfAFitIsThatOfTheDataAsTheyAreForAnyNumberOfReplicas) {
   std::vector<double> losses;
   for (const int count : {1, 2, 3}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Steps that are reported together are the same steps.
+// Reporting steps together does not change them.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -62,7 +62,7 @@ TEST(Executions, ChangeNoStepAndAreReportedOnce) {
   }
 }
 
-// Epochs are of 100 steps; a checkpoint ends an execution.
+// An execution ends with its epoch, which has 100 steps, and with a checkpoint.
 TEST(Executions, EndWithEpochsAndCheckpoints) {
   const auto folder = std::filesystem::path(testing::TempDir()) / "executions";
   std::filesystem::remove_all(folder);

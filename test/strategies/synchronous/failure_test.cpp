@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Law 4: nobody waits for ever, and what is thrown names the collective and who did not come.
+// Law 4: no rank waits forever, and the error names the collective and the missing ranks.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ namespace failure_test {
 using engine::Code;
 using engine::Error;
 
-// Trains by hand; `at_step` may throw or ask to leave (false).
+// Trains without a trainer; returns the error's text. `at_step` may throw, or end by returning
+// false.
 std::string train_by_hand(strategies::Synchronous& strategy,
                           const std::function<bool(int rank, std::int64_t step)>& at_step,
                           Code* code = nullptr, const engine::GraphSpec& graph = small_graph({})) {
@@ -67,7 +68,7 @@ TEST(Law4, AReplicaThatGoesSilentIsNamedWithTheBucketAndWhoArrived) {
   }
 }
 
-// Cannot give example 17: throws, or gives it a class that there is not.
+// A table that cannot deliver example 17: it throws, or returns a class that does not exist.
 class Unreadable : public Table {
  public:
   enum class How : std::uint8_t { kException, kNoException, kError, kClass };
@@ -86,7 +87,7 @@ class Unreadable : public Table {
   How how_;
 };
 
-// What each of so many processes, with two replicas each, says of an epoch of training.
+// Returns the errors of `processes` processes, with two replicas each, in an epoch of training.
 std::vector<std::string> said_of(const engine::Dataset& data, int processes, int prefetch) {
   const std::vector<int> host(std::size_t(processes), 0);
   const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
@@ -130,7 +131,8 @@ TEST(Law4, WhatADataSetThrowsIsAnErrorOfAllProcessesThatNamesTheExample) {
   }
 }
 
-// However many parameters a bucket has: a reason has 1,023 bytes, and who is missing stands last.
+// The error has at most 1,023 bytes and names the missing rank, even for many parameters in a
+// bucket.
 TEST(Law4, ABucketOfManyParametersIsNamedInFewWords) {
   engine::GraphSpec graph("deep", {20});
   for (int layer = 0; layer < 40; ++layer)
@@ -189,7 +191,7 @@ TEST(Law4, AProcessWhoseReplicaThrowsEndsTheOtherProcesses) {
   }
 }
 
-// A neighbour may say it before this process's own watch does. Then nobody waits for a common end.
+// A neighbor may report a death before this process notices it. Then it waits for no common end.
 TEST(Law4, ADeathThatOthersToldOfEndsTheJobWithoutWaiting) {
   const auto bootstraps = collectives::in_memory_bootstrap({0}, std::chrono::seconds(20));
   strategies::CollectiveAllReduce strategy(replicas(2), *bootstraps[0]);
@@ -205,7 +207,7 @@ TEST(Law4, ADeathThatOthersToldOfEndsTheJobWithoutWaiting) {
   }
 }
 
-// Rank 0 alone writes its part of a checkpoint. The others come no further, until it gives up.
+// Saves a checkpoint's part on rank 0 only. The other ranks wait until it gives up.
 class OneSaves final : public strategies::Mirrored {
  public:
   using Mirrored::Mirrored;
@@ -229,7 +231,7 @@ TEST(Law4, SavingOnOneRankOnlyIsAnErrorThatSaysSo) {
   std::string folder = testing::TempDir() + "lockstep-failure-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   auto options = replicas(4);
-  options.deadline = std::chrono::seconds(1);  // long: a thread that starts late would be named
+  options.deadline = std::chrono::seconds(1);  // so that no late thread is named
   OneSaves strategy(options);
   Job job;
   job.steps = 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The optimizer's update inside the all-reduce and separate from it: the same bits, less state a
-// rank, and an order that suits who waits.
+// An update inside the all-reduce has the same bits as a separate one and less state per rank. Its
+// order suits the phase that waits for it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ TEST(Updates, FusedAndSeparateGiveTheSameBitsForAnyBucketSize) {
   }
 }
 
-// By the kernels that users train with: where the sum is in registers, and where it is in memory.
+// The law also holds for the optimized kernels, with sums in registers and in memory.
 TEST(Updates, FusedAndSeparateGiveTheSameBitsInFloat32OnTheCpu) {
   const auto device = engine::cpu_device();
   for (const engine::optim::Optimizer& optimizer :
@@ -79,8 +79,8 @@ TEST(Updates, FusedAndSeparateGiveTheSameBitsBetweenHosts) {
     }
 }
 
-// Executors move plans in their order: what streams comes as backward makes it, last layer first;
-// what waits for a norm as the next forward pass needs it, first layer first.
+// Executors run plans in order. Updates without a norm follow backward, last layer first. Updates
+// that wait for a norm follow the next forward pass, first layer first.
 TEST(Updates, ThatWaitForANormComeInTheOrderOfForward) {
   for (const std::string update : {"fused", "separate"})
     for (const double clip : {0.0, 0.05}) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// On a GPU the host is a step ahead: it queues a step before it reads the numbers of the one
-// before.
+// On a GPU the host is a step ahead: it queues a step before it reads the previous one's results.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,11 +22,11 @@ using engine::DType;
 
 constexpr int kClasses = 5;
 
-// Classes that may be learnt. One number of one example, or its class, is another.
+// Has classes that can be learned. One number and the class of one example can be replaced.
 class Classes : public Table {
  public:
-  std::optional<std::uint64_t> changed = {};  // the example
-  float input = 0, target = 0;                // what stands there
+  std::optional<std::uint64_t> changed = {};  // index of the example
+  float input = 0, target = 0;                // its replaced values
 
   Classes() : Table(4000, 20, 1) {}
   void read(std::uint64_t index, std::span<float> in, std::span<float> out) const override {
@@ -54,7 +53,7 @@ struct Training {
 
 const engine::optim::Optimizer kMomentum = engine::optim::sgd({.rate = 0.05, .momentum = 0.9});
 
-// Examples in their order, ten a step.
+// Trains on the examples in order, ten per step.
 Training train(engine::Device& device, const Classes& data, engine::FitOptions fit, int count = 2,
                const engine::optim::Optimizer& optimizer = kMomentum) {
   strategies::SynchronousOptions options = replicas(count);
@@ -78,7 +77,7 @@ Training train(engine::Device& device, const Classes& data, engine::FitOptions f
   return run;
 }
 
-// How often the GPU runs out of work in ten steps in the middle of a run.
+// Returns how often the GPU runs out of work during ten steps in the middle of a run.
 int starved(int steps_ahead, int count, const engine::optim::Optimizer& optimizer = kMomentum) {
   std::atomic<int> times = 0;
   const auto gpu = engine::cuda::fake_device({.on_starved = [&] { ++times; }});
@@ -101,7 +100,7 @@ TEST(GpuAhead, TheGpuHasWorkAllTheTime) {
   EXPECT_GE(starved(0, 1), 10) << "nothing would be noticed";
 }
 
-// Norms are found where they lie, so nobody waits for them either.
+// The device computes norms, so the host does not wait for them either.
 TEST(GpuAhead, TheGpuHasWorkAllTheTimeWhereNormsMustBeKnown) {
   for (const engine::optim::Optimizer& optimizer :
        {engine::optim::sgd({.rate = 0.05, .momentum = 0.9, .clip_norm = 0.1}),
@@ -156,7 +155,7 @@ TEST(GpuAhead, AClassThatIsNoneIsNamedAsOnTheProcessor) {
   for (const float wrong :
        {float(kClasses), -1.0f, 0.5f, std::numeric_limits<float>::quiet_NaN()}) {
     Classes data;
-    data.changed = 44;  // of step 4
+    data.changed = 44;  // in step 4
     Classes right;
     data.target = wrong;
     std::vector<float> in(20), out(1);

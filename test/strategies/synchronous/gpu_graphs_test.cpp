@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Steps that a GPU repeats from a recording are the steps that the host would queue. The GPU is a
-// fake one: what is recorded in several streams runs in any order that the recorded waits allow,
-// and a wait for what is not part of the recording breaks it.
+// Steps that a GPU replays from a graph equal the steps that the host would queue. The GPU is a
+// fake one: captured work of several streams runs in any order that the captured waits allow. A
+// wait for work outside of the capture invalidates it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -25,21 +25,21 @@ using engine::DType;
 
 struct Setting {
   const char* name;
-  std::vector<std::size_t> gpus = {0};  // of each replica
+  std::vector<std::size_t> gpus = {0};  // one entry per replica
   DType dtype = DType::kFloat32;
   engine::optim::Optimizer optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9});
   int accumulate = 1;
   double dropout = 0;
   bool batch_norm = false;
   const char *algorithm = "auto", *update = "auto";
-  bool thread = false;  // communication has one
+  bool thread = false;  // use a communication thread
   int prefetch = 0;
 };
 
 struct Training {
   std::vector<double> losses;
   std::int64_t repeated = 0;
-  std::string graphs = {};  // what is said of them
+  std::string graphs = {};  // log lines about graphs
   std::vector<std::vector<double>> weights = {};
 };
 
@@ -114,7 +114,7 @@ TEST(GpuGraphs, RepeatedStepsAreThoseThatTheHostQueues) {
     SCOPED_TRACE(s.name);
     const Training queued = train_with(s, "off", job_of(s));
     EXPECT_EQ(queued.repeated, 0);
-    // Streams run in another order, too.
+    // The streams also run in another order.
     const Training recorded = train_with(s, "on", job_of(s), {.seed = 2});
     EXPECT_GE(recorded.repeated, 5 * s.accumulate) << recorded.graphs;
     EXPECT_EQ(recorded.weights, queued.weights);
@@ -122,7 +122,7 @@ TEST(GpuGraphs, RepeatedStepsAreThoseThatTheHostQueues) {
   }
 }
 
-// In the middle of a run: what a step's kernels cost the host.
+// A replayed step costs the host few launches, measured in the middle of a run.
 TEST(GpuGraphs, ARepeatedStepIsOneLaunchAndAFewAroundIt) {
   const auto launches = [](const std::string& graphs) {
     std::atomic<int> count = 0;
@@ -139,13 +139,14 @@ TEST(GpuGraphs, ARepeatedStepIsOneLaunchAndAFewAroundIt) {
     return (after - before) / 10;
   };
   const int queued = launches("off"), repeated = launches("auto");
-  // The graph; and of each replica its batch, the sums of its losses, a few checksums.
+  // One launch is for the graph. Each replica adds its batch, its sums of losses, and a few
+  // checksums.
   EXPECT_LE(repeated, 1 + 2 * 4);
   EXPECT_GT(queued, 3 * repeated);
 }
 
-// A launch that the driver refuses while it is recorded, early in a step, in the middle, and the
-// last: the step is queued instead.
+// The driver refuses a launch during capture: early in a step, in the middle, or the last one. The
+// step is then queued instead.
 TEST(GpuGraphs, WhatADeviceRefusesIsQueuedAndSaidOnce) {
   const Setting s{"two replicas", {0, 0}};
   const Training queued = train_with(s, "off", job_of(s));
@@ -201,7 +202,7 @@ std::string error_of(const std::function<void()>& call) {
 TEST(GpuGraphs, WhereTheHostTakesPartThereAreNone) {
   const Setting s{"two replicas", {0, 0}};
   Job job = job_of(s);
-  job.centre = true;  // by loops over its operands
+  job.centre = true;  // computed by loops over its operands
   job.fallback = engine::Fallback::kCpu;
   const Training training = train_with(s, "auto", job);
   EXPECT_EQ(training.repeated, 0);
@@ -225,7 +226,7 @@ TEST(GpuGraphs, WhereTheHostTakesPartThereAreNone) {
             "unknown graphs 'maybe'; known: auto, on, off");
 }
 
-// Evaluations between repeated steps use the same memory, with other batches.
+// Evaluations between replayed steps use the same memory with other batches.
 TEST(GpuGraphs, EvaluationsInBetweenChangeNothing) {
   const Setting s{"two replicas", {0, 0}};
   const Table test(17, 20, 5);
@@ -239,7 +240,7 @@ TEST(GpuGraphs, EvaluationsInBetweenChangeNothing) {
   EXPECT_EQ(repeated.weights, without.weights);
 }
 
-// Ids of tables are looked at when the next step is queued; by then the next batch may have come.
+// Ids of tables are checked when the next step is queued; the next batch may be there by then.
 TEST(GpuGraphs, TablesAreLearntAndWrongIdsAreNamed) {
   class Clicks : public engine::Dataset {
    public:
@@ -249,7 +250,7 @@ TEST(GpuGraphs, TablesAreLearntAndWrongIdsAreNamed) {
     std::size_t target_columns() const override { return clicks_.target_columns(); }
     void read(std::uint64_t index, std::span<float> in, std::span<float> out) const override {
       clicks_.read(index, in, out);
-      if (index == wrong) in.back() = 0.5f;  // the ids stand behind the numbers
+      if (index == wrong) in.back() = 0.5f;  // the ids follow the numbers
     }
     std::string describe() const override { return clicks_.describe(); }
     std::uint64_t fingerprint() const override { return clicks_.fingerprint(); }
@@ -274,13 +275,13 @@ TEST(GpuGraphs, TablesAreLearntAndWrongIdsAreNamed) {
     return weights(strategy, 0);
   };
   EXPECT_EQ(trained("on"), trained("off"));
-  clicks.wrong = 58;  // of the eighth step, its first half
+  clicks.wrong = 58;  // in the first half of step 8
   const std::string queued = error_of([&] { trained("off"); });
   EXPECT_NE(queued.find("0.5"), std::string::npos) << queued;
   EXPECT_EQ(error_of([&] { trained("on"); }), queued);
 }
 
-// Weights, and moving averages, which lie in memory of the host.
+// A checkpoint has the last replay's weights and moving averages, which lie in host memory.
 TEST(GpuGraphs, WhatIsSavedIsWhatTheLastRepetitionLeft) {
   const std::filesystem::path root =
       std::filesystem::temp_directory_path() / fmt::format("gpu_graphs_{}", getpid());
@@ -336,7 +337,7 @@ TEST(GpuGraphs, AMirrorThatDiffersIsNamed) {
   }
 }
 
-// Who fails in a repeated step ends the others, who wait for it.
+// If a replica fails in a replayed step, the others stop waiting for it.
 TEST(GpuGraphs, AReplicaThatFailsEndsTheWaitOfTheOthers) {
   const Setting s{"three replicas", {0, 0, 0}};
   Job job = job_of(s);

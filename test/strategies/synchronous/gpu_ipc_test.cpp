@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Processes of a host that use memory of each other's GPUs are ranks of one host: they end with the
-// bits of as many replicas of one process. The processes are threads, which the fake driver tells
-// apart: each has addresses of its own for what it opens, and a kernel that touches what its
-// process has not opened fails.
+// Processes of a host that use memory of each other's GPUs are ranks of one host. They end with the
+// bits of as many replicas of one process. The processes are threads, which the fake driver
+// distinguishes. Each has its own addresses for the memory that it opens, and a kernel fails if it
+// touches memory that its process has not opened.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,25 +27,25 @@ using engine::Code;
 using engine::DType;
 using testing::HasSubstr;
 
-// Processes with so many replicas each, on one GPU.
+// Runs processes that share GPUs, with one entry of `replicas` per process.
 struct Processes {
   std::vector<int> replicas = {1, 1};
-  std::vector<std::size_t> gpu = {};  // of each; empty: all on the first
-  std::vector<int> host = {};         // of each; empty: all on one
+  std::vector<std::size_t> gpu = {};  // one entry per process; empty: the first GPU
+  std::vector<int> host = {};         // one entry per process; empty: one host
   engine::cuda::FakeGpuOptions fake = {};
   strategies::SynchronousOptions options = test::replicas(1);
   std::function<void(strategies::SynchronousOptions&, int process)> prepare = {};
-  // Called by the first after each step. What it leaves in the last argument is joined before the
-  // strategy goes.
+  // The first process calls the hook after each step. A thread in the last argument is joined
+  // before the strategy is destroyed.
   std::function<void(strategies::Synchronous&, engine::cuda::FakeDevices&, std::int64_t step,
                      std::jthread&)>
       on_step = {};
   std::function<void(int process)> failed = [](int) {};
-  std::string explained = {};            // by the first
-  int hosts = 0;                         // of the plan
-  std::vector<std::string> errors = {};  // of each process
+  std::string explained = {};            // of the first process
+  int hosts = 0;                         // in the plan
+  std::vector<std::string> errors = {};  // one entry per process
 
-  // Throws the error of the first that has one.
+  // Throws the first error of any process.
   Outcome train(const Job& job) {
     const std::size_t count = replicas.size();
     if (gpu.empty()) gpu.assign(count, 0);
@@ -82,7 +82,7 @@ struct Processes {
         });
     }
     if (first) {
-      all.end_processes();  // one that gave up its GPU has closed nothing
+      all.end_processes();  // a failed process has closed nothing
       std::rethrow_exception(first);
     }
     devices.clear();
@@ -118,7 +118,7 @@ Job small(DType dtype) {
   return job;
 }
 
-// The same ranks as replicas of one process, on one GPU.
+// Trains the same ranks as replicas of one process on one GPU.
 Outcome in_one_process(const Job& job, int count, const strategies::SynchronousOptions& like) {
   const auto gpu = engine::cuda::fake_device({.seed = 7});
   strategies::SynchronousOptions options = like;
@@ -166,7 +166,7 @@ TEST(GpuIpc, OneGpuOfSeveralProcessesOrSeveralReplicasOfEachMakeNoDifference) {
   }
 }
 
-// Whatever the planner may choose, and in every order of streams.
+// The law holds for every algorithm that the planner may choose, and in every order of streams.
 TEST(GpuIpc, EveryAlgorithmFusedAndSeparateGivesThoseBitsInEveryOrderOfStreams) {
   Job job = small(DType::kFloat32);
   job.steps = 3;
@@ -195,7 +195,7 @@ TEST(GpuIpc, AFusedUpdateKeepsTheOptimizersStateOnceForAllProcesses) {
   EXPECT_GT(part, 0u);
 }
 
-// Ranks of two hosts with two processes each: hierarchical plans, as of processors.
+// Ranks of two hosts with two processes each use hierarchical plans, as on processors.
 TEST(GpuIpc, ProcessesOfSeveralHostsShareThoseOfTheirOwn) {
   const Job job = small(DType::kFloat32);
   Processes four{.replicas = {1, 1, 1, 1}, .gpu = {0, 1, 2, 3}, .host = {0, 0, 1, 1}};
@@ -313,8 +313,8 @@ TEST(GpuIpc, AProcessThatDoesNotComeIsNamedAtTheDeadline) {
   Job job = small(DType::kFloat32);
   std::atomic<int> blocks{0};
   Processes two;
-  std::latch over(1);  // for the other
-  // A wait for the GPU has the same deadline, and kernels take a second under a sanitizer.
+  std::latch over(1);  // holds the other process
+  // Waits for the GPU have the same deadline, and kernels take a second under a sanitizer.
   two.options.deadline = std::chrono::seconds(3);
   two.failed = [&](int process) {
     if (process == 0) over.count_down();
@@ -333,7 +333,8 @@ TEST(GpuIpc, AProcessThatDoesNotComeIsNamedAtTheDeadline) {
   EXPECT_THAT(two.errors[0], HasSubstr("missing: rank 1"));
 }
 
-// What the fake driver cannot see: kernels of all processes reach exchange and norms of all ranks.
+// Every process must pin what its kernels reach: the exchange and norms of all ranks. The fake
+// driver cannot check these accesses.
 TEST(GpuIpc, EachProcessPinsWhatTheHostSharesOfEveryRank) {
   Processes three{.replicas = {1, 2}};
   std::string held;
@@ -342,7 +343,7 @@ TEST(GpuIpc, EachProcessPinsWhatTheHostSharesOfEveryRank) {
   EXPECT_THAT(held, HasSubstr(", 6 pinned ranges"));
 }
 
-// What is queued waits for its marks and never ends by itself. Nor does freeing wait for it.
+// Queued work waits for its events and never ends by itself. Freeing memory does not wait for it.
 TEST(GpuIpc, AProcessThatDiesIsNamedByWhoWaitsForAGpu) {
   Processes two;
   two.options.deadline = std::chrono::minutes(5);
@@ -370,7 +371,7 @@ TEST(GpuIpc, AGpuThatIsStuckIsWaitedForUntilTheDeadline) {
   EXPECT_THAT(two.errors[0], HasSubstr("waited 500 ms"));
 }
 
-// The memory of a process that dies may go before others hear of its death.
+// The memory of a dead process may vanish before the others hear of its death.
 TEST(GpuIpc, WorkThatFailsBecauseAProcessDiedNamesTheProcess) {
   Job job = small(DType::kFloat32);
   job.steps = 40;
@@ -392,7 +393,7 @@ TEST(GpuIpc, WorkThatFailsBecauseAProcessDiedNamesTheProcess) {
     EXPECT_THAT(error, HasSubstr("rank 1 (process 7) died"));
 }
 
-// What it has queued comes to its end, so nobody is left waiting.
+// The failed process's queued work completes, so no process keeps waiting for it.
 TEST(GpuIpc, AProcessThatFailsEndsTheOthersWithItsWords) {
   Job job = small(DType::kFloat32);
   job.on_step = [&](const engine::StepReport& report) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Replicas on a GPU train as those on the processor do. The GPU is a fake one that runs its streams
-// as late as it may and in an odd order, so whoever reads before waiting reads old numbers.
+// Replicas on a GPU train like those on the processor. The GPU is a fake one that runs its streams
+// as late as possible and in an odd order. A read before a wait returns old numbers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -94,8 +94,8 @@ TEST(GpuLaw, TwoRunsGiveTheSameBitsInEveryOrderOfStreams) {
   }
 }
 
-// Sums and updates have one order, so it makes no difference on which GPU which replica is; and on
-// one GPU they have the bits of the processor (ReduceKernels).
+// Sums and updates have one order, so the assignment of replicas to GPUs does not matter. On one
+// GPU they have the bits of the processor (ReduceKernels).
 TEST(GpuLaw, SeveralGpusEndWithTheBitsOfOne) {
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const engine::optim::Optimizer& optimizer :
@@ -134,7 +134,7 @@ TEST(GpuLaw, SeveralGpusTakeTheStepsOfTheProcessor) {
   }
 }
 
-// Whatever the planner may choose: each algorithm has an order of its own.
+// The law holds for every algorithm that the planner may choose; each has an order of its own.
 TEST(GpuLaw, EveryAlgorithmWorksOverSeveralGpus) {
   Job job = small(DType::kFloat32);
   job.steps = 3;
@@ -155,9 +155,9 @@ TEST(GpuLaw, EveryAlgorithmWorksOverSeveralGpus) {
   }
 }
 
-// Processes do not reach each other's GPUs, so their messages go through memory of the host.
-// Whether the processes are on one host or on two, on one GPU or each on its own, with as many
-// replicas each or not.
+// Processes do not reach each other's GPUs, so their messages go through host memory. The law holds
+// on one host and on two, on one GPU or one per process, and with equal or different numbers of
+// replicas.
 TEST(GpuLaw, ProcessesWithOneAndThreeReplicasTakeTheStepsOfOneReplicaOnTheProcessor) {
   const auto processor = engine::cpu_device();
   for (const Case& c : kCases) {
@@ -204,7 +204,7 @@ TEST(GpuLaw, SeveralProcessesGiveTheSameBitsInEveryOrderOfStreams) {
   }
 }
 
-// The wire's own type is halved on the device, before anything is sent.
+// The device converts gradients to the wire type before anything is sent.
 TEST(GpuLaw, GradientsTravelInSixteenBitsWhereAsked) {
   engine::cuda::FakeDevices gpus({.gpus = 2});
   const auto processor = engine::cpu_device();
@@ -277,7 +277,7 @@ TEST(GpuLaw, ARunThatGoesOnFromACheckpointEndsWithTheSameBits) {
   }
 }
 
-// Half the mean squared error, by loops over its operands.
+// Computes half the mean squared error by loops over its operands.
 class OwnLoss final : public engine::Loss {
  public:
   std::string describe() const override { return "own_loss"; }
@@ -301,7 +301,8 @@ class OwnLoss final : public engine::Loss {
   }
 };
 
-// One that sums over replicas in both directions, one with weights, and a loss.
+// Returns a job with three custom parts: a layer that sums over replicas in both directions, a
+// layer with weights, and a loss.
 Job own_parts() {
   Job job = small(DType::kFloat32);
   job.centre = job.norm = true;
@@ -353,7 +354,7 @@ TEST(GpuLaw, WhatTouchesMemoryItselfIsElseRefusedByName) {
       << refusal(job);
 }
 
-// Training, evaluations with the best five classes, and what each example came out as.
+// Training, evaluations with top-5 accuracy, and the prediction for each example agree.
 TEST(GpuLaw, DigitsAreLearntAndToldApartAsOnTheProcessor) {
   const engine::data::Sets digits = engine::data::generated_digits({.train = 120, .test = 90});
   engine::GraphSpec graph("small", {28, 28, 1});
@@ -406,7 +407,7 @@ TEST(GpuLaw, TooLittleMemoryIsAnErrorThatNamesWhatWasToLieThere) {
   }
 }
 
-// The words of the error that a job ends with before its first step.
+// Returns the text of the error that a job ends with before its first step.
 std::string refusal(const strategies::SynchronousOptions& options) {
   try {
     train_mirrored(small(DType::kFloat32), options);
@@ -431,7 +432,7 @@ TEST(GpuLaw, WhatReplicasOnAGpuCannotDoIsRefused) {
   strategies::SynchronousOptions direct = on(*gpu, 2);
   direct.step.kernels = engine::Kernels::kDirect;
   EXPECT_NE(refusal(direct).find("no choice of kernels"), std::string::npos);
-  direct.step.kernels = engine::Kernels::kAuto;  // as the program gives it
+  direct.step.kernels = engine::Kernels::kAuto;  // the program's default
   EXPECT_EQ(refusal(direct), "none");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Training in float16 on a fake GPU, with a loss scale; and a dynamic scale where kernels are
-// queued. The fake runs its streams as late as it may and in an odd order.
+// Training in float16 with a loss scale on a fake GPU, and a dynamic scale with queued kernels. The
+// fake GPU runs its streams as late as possible and in an odd order.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -63,7 +63,8 @@ TEST(GpuLossScale, Float16TrainsAsFloat32DoesUpToItsRounding) {
     }
 }
 
-// One sum and one update of the same bits, since finiteness must be known between the two.
+// Fused and separate use one sum and one update with the same bits, because finiteness must be
+// known in between.
 TEST(GpuLossScale, FusedAndSeparateHaveTheSameBits) {
   const auto gpu = engine::cuda::fake_device();
   for (const optim::Optimizer& optimizer :
@@ -74,7 +75,7 @@ TEST(GpuLossScale, FusedAndSeparateHaveTheSameBits) {
   }
 }
 
-// Inputs and targets so small that gradients of weights are, too.
+// Has inputs and targets so small that the gradients of weights are small, too.
 class Faint : public Table {
  public:
   Faint() : Table(39, 20, 5) {}
@@ -85,7 +86,7 @@ class Faint : public Table {
   }
 };
 
-// Gradients of 1e-8 are none in float16; a learning rate makes them count.
+// Gradients of 1e-8 are zero in float16; a learning rate makes them count.
 TEST(GpuLossScale, SmallGradientsSurviveWithItAlone) {
   const auto gpu = engine::cuda::fake_device();
   const auto train = [&](DType dtype, double rate, std::optional<LossScaling> scaling) {
@@ -113,7 +114,7 @@ TEST(GpuLossScale, SmallGradientsSurviveWithItAlone) {
     EXPECT_LT(relative(change(train(DType::kFloat16, kRate, scaling), start), wanted), 0.05);
 }
 
-// It falls until gradients fit, without that the host waits for anything.
+// The scale falls until gradients fit, and the host does not wait for it.
 TEST(GpuLossScale, FindsAScaleFromOneThatIsTooLarge) {
   for (const bool adam : {false, true}) {
     const std::string update = adam ? "fused" : "separate";
@@ -137,14 +138,14 @@ TEST(GpuLossScale, FindsAScaleFromOneThatIsTooLarge) {
     EXPECT_LT(outcomes[0].history.skipped_steps, 30);
     ASSERT_EQ(scales.size(), 40u);
     for (std::size_t i = 0; i < 40; ++i) {
-      if (i % 4 == 3) continue;  // ends an epoch: whether it was skipped is known at once
+      if (i % 4 == 3) continue;  // the epoch's end reports skips at once
       EXPECT_EQ(scales[i], 0x1p36 / std::exp2(double(skipped[i]))) << i;
     }
     EXPECT_EQ(skipped.back(), outcomes[0].history.skipped_steps);
   }
 }
 
-// The processor's decisions, step by step, and in micro-batches, too.
+// A GPU makes the same decisions as the processor in each step, also with micro-batches.
 TEST(GpuLossScale, SkipsWhatTheProcessorSkips) {
   const auto gpu = engine::cuda::fake_device(), processor = engine::cpu_device();
   const LossScaling scaling{.dynamic = true, .start = 64, .growth_interval = 3};

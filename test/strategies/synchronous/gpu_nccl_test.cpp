@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Processes with a GPU each let NCCL add their gradients: they train as replicas on the processor
-// do, and end with an error where a rank is lost. GPUs and NCCL are fakes; the sums run when all
-// streams have come to them.
+// Processes with one GPU each let NCCL sum their gradients. They train like replicas on the
+// processor, and end with an error if a rank is lost. GPUs and NCCL are fakes; a sum runs when all
+// streams have reached it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using collectives::nccl::FakeNccl;
 using engine::DType;
 using testing::HasSubstr;
 
-// A job of so many processes, each on a GPU of its own.
+// Runs a job with one process per entry of `host`, each on its own GPU.
 struct GpuJob {
   std::vector<int> host = {0, 0};
   std::uint64_t seed = 1;
@@ -33,7 +33,7 @@ struct GpuJob {
   strategies::SynchronousOptions options = replicas(1);
   std::function<void(FakeNccl&)> prepare = [](FakeNccl&) {};
   std::string explained = {};
-  int sums = 0;  // that NCCL was asked for
+  int sums = 0;  // NCCL sums requested
 
   Outcome train() {
     engine::cuda::FakeDevices gpus({.gpus = int(host.size()), .seed = seed});
@@ -129,7 +129,7 @@ TEST(GpuNccl, ItIsTakenWhereNothingElseIsAskedForAndSaysWhy) {
   }
 }
 
-// The error of a job, of its first process that has one.
+// Returns the error of the job's first process that has one.
 engine::Error failure(GpuJob gpus) {
   try {
     gpus.train();
@@ -151,7 +151,7 @@ TEST(GpuNccl, ALostRankEndsTheOthersWaits) {
   EXPECT_THAT(error.what(), HasSubstr("peer has closed"));
 }
 
-// Notes its end. It has no collectives.
+// Reports when it is aborted. It has no collectives.
 class Ending final : public collectives::nccl::Communicator {
  public:
   explicit Ending(std::promise<std::string>& ended) : ended_(ended) {}
@@ -199,7 +199,7 @@ TEST(GpuNccl, WhatAnotherRankSaysEndsWhatIsQueuedAndIsThrownByLaterSums) {
   EXPECT_THROW(sums.sum(nullptr, 0, DType::kFloat32), engine::Error);
 }
 
-// What is queued with a rank that has failed never runs: the others hear of it from the rank.
+// Work queued with a failed rank never runs; the other ranks hear of the failure from that rank.
 TEST(GpuNccl, ARankThatFailsEndsTheOthersWaitsLongBeforeTheDeadline) {
   for (const std::vector<int>& host : {std::vector<int>{0, 0, 0}, {0, 1, 2}}) {
     GpuJob gpus{.host = host, .job = small(DType::kFloat32)};

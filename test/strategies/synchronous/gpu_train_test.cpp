@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Training on the GPUs that this machine has, with NVIDIA's libraries: what the laws on a fake GPU
-// (gpu_law_test.cpp) cannot show. Without a GPU it is skipped.
+// Training on the GPUs of this machine with NVIDIA's libraries, which the laws on a fake GPU
+// (gpu_law_test.cpp) cannot show. It is skipped without a GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,7 +39,7 @@ class GpuTrain : public testing::Test {
     job.steps = 8;
     return job;
   }
-  // Of weights after some steps: sums of libraries have other orders than those of the processor.
+  // Expects similar weights after some steps: libraries sum in another order than the processor.
   void expect_alike(const Outcome& here, const Job& job, int count) {
     const Outcome there =
         train_mirrored(job, on(std::vector<engine::Device*>(std::size_t(count), processor_.get())));
@@ -48,7 +48,7 @@ class GpuTrain : public testing::Test {
     EXPECT_NEAR(here.losses.back(), there.losses.back(), 1e-3 * std::abs(there.losses.back()));
   }
 
-  // Without TF32, whose products have 10 bits.
+  // The devices do not use TF32, whose products have 10 bits.
   const std::vector<std::unique_ptr<engine::Device>> devices_ =
       engine::all_devices({.tf32 = false});
   const std::unique_ptr<engine::Device> processor_ = engine::cpu_device();
@@ -111,7 +111,7 @@ TEST_F(GpuTrain, AllGpusTogetherTakeTheStepsOfTheProcessor) {
   expect_alike(train_mirrored(job, on(gpus_)), job, int(gpus_.size()));
 }
 
-// Here threads of one process, on one GPU: messages go through memory of the host.
+// The processes are threads of one process on one GPU, and messages go through host memory.
 TEST_F(GpuTrain, SeveralProcessesTakeTheStepsOfTheProcessor) {
   const Job job = small(DType::kFloat32);
   expect_alike(train_collective(job, on({gpus_[0]}), {0, 0}, {1, 2}), job, 3);
@@ -127,8 +127,8 @@ TEST_F(GpuTrain, NcclAddsWhereEachProcessHasAGpu) {
   expect_alike(train_collective(job, options, {0, 0}, {}, {gpus_[0], gpus_[1]}), job, 2);
 }
 
-// What one GPU can show of the library itself: it starts, registers memory, and takes each call,
-// flat and by hosts, in the order of the stream; of one rank all of them leave what was there.
+// One GPU shows that the library starts, registers memory, and takes each call in stream order,
+// flat and by hosts. With one rank every call leaves the data unchanged.
 TEST_F(GpuTrain, NcclOfOneRankTakesEachCallAndChangesNothing) {
   if (!collectives::nccl::available()) GTEST_SKIP() << "there is no NCCL";
   constexpr std::size_t kCount = 5000;
@@ -137,7 +137,7 @@ TEST_F(GpuTrain, NcclOfOneRankTakesEachCallAndChangesNothing) {
   std::vector<float> numbers(kCount), back(kCount);
   std::iota(numbers.begin(), numbers.end(), 1.0f);
   for (const bool hierarchical : {false, true}) {
-    void* const stream = ops->reductions_queue();  // from here on its GPU is this thread's
+    void* const stream = ops->reductions_queue();  // makes the GPU this thread's current one
     ASSERT_NE(stream, nullptr);
     const auto nccl = collectives::nccl::open(*alone, {.hierarchical = hierarchical});
     EXPECT_EQ(nccl->rank(), 0);

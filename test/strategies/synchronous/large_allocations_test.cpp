@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Once the first steps are over, nobody takes more than 4 KiB at once: not lockstep, not the
-// libraries below it. The allocator of this program is glibc's, with a count in front of it, which
-// sanitizers would not like: so it is not one of the unit tests.
+// After the first steps, neither lockstep nor the libraries below it allocate more than 4 KiB at
+// once. This program wraps glibc's allocator with a counter. Sanitizers do not support that, so it
+// is not one of the unit tests.
 #include <gtest/gtest.h>
 
 #include <atomic>

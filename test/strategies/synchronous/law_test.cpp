@@ -18,8 +18,8 @@ namespace law_test {
 
 struct Way {
   std::string name;
-  int replicas;           // in all
-  std::vector<int> host;  // of each process; empty: Mirrored
+  int replicas;           // total
+  std::vector<int> host;  // host of each process; empty: Mirrored
   std::vector<std::uint64_t> shares;
   std::string algorithm = "auto", update = "auto";
   friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(AllWays, Laws, testing::ValuesIn(ways()), [](const auto
 });
 
 TEST(Law1, BrokenAMeanOfMeansIsNoticed) {
-  // Shares of 5 : 2 : 4 weighted as if they were equal: what a mean over replicas would do.
+  // Shares of 5 : 2 : 4 are weighted as if they were equal, as a mean over replicas would do.
   const Outcome one = train_mirrored({}, replicas(1));
   strategies::Mirrored strategy([] {
     auto options = replicas(3);
@@ -129,7 +129,7 @@ TEST(Law1, BrokenAMeanOfMeansIsNoticed) {
     while (const auto work = strategy.next(r)) {
       pipeline.request(work->epoch, work->local_batch);
       const engine::Batch& batch = pipeline.take();
-      // (1 / 3) (1 / mine) in place of 1 / whole
+      // The weight is (1 / 3) (1 / local batch) instead of 1 / global batch.
       engine::stage(r, batch, work->step, std::max<std::size_t>(1, 3 * batch.rows()),
                     job.optimizer.schedule.rate(job.optimizer.rate, work->step, 20));
       r.graph.forward(*r.context, [&](engine::Range x) { strategy.before_forward(r, x); });
@@ -151,7 +151,7 @@ TEST(Law1, Float32OnTheCpuAgreesInOneStepToOneInAHundredThousand) {
     options.devices.assign(std::size_t(count), device.get());
     return options;
   };
-  // The change of the parameters, not the parameters: these are much larger.
+  // The test compares the change of the parameters, because the parameters are much larger.
   const auto start = [&](int count) {
     Job nothing = job;
     nothing.optimizer.rate = 0;
@@ -181,7 +181,7 @@ TEST(Law1, ProcessesMayHaveUnequalNumbersOfReplicas) {
   }
 }
 
-// Classes instead of numbers.
+// Has classes as targets instead of numbers.
 class Classes : public Table {
  public:
   Classes() : Table(39, 20, 1) {}
@@ -268,7 +268,7 @@ TEST(Law3, TheWholeStepIsVerifiedWithAllPlansInFlight) {
   }
 }
 
-// What each of two processes of one host is told when it does `start`; empty where nothing.
+// Returns the error of each of two processes of one host that call `start`; empty without one.
 std::array<std::string, 2> told(
     const std::function<void(int process, collectives::Bootstrap&)>& start) {
   const auto bootstraps = collectives::in_memory_bootstrap({0, 0}, std::chrono::seconds(20));
@@ -313,7 +313,7 @@ TEST(Law3, ProcessesWithOtherRatesOrOtherDataAreToldSo) {
   }
 }
 
-// Else examples would be left out, or taken twice.
+// Otherwise examples would be skipped or used twice.
 TEST(Law3, ProcessesWithOtherSharesOfTheBatchAreToldSo) {
   const auto texts = told([](int process, collectives::Bootstrap& bootstrap) {
     auto options = replicas(1);
@@ -355,7 +355,7 @@ TEST(Start, EveryReplicaBeginsWithTheValuesOfRankZero) {
 }
 
 TEST(OneReplica, SendsNothingAndEqualsAPlainLoop) {
-  // The same arithmetic without any strategy: a graph, its gradients, SGD with momentum.
+  // The same arithmetic runs without any strategy: a graph, its gradients, and SGD with momentum.
   Job job;
   const Outcome outcome = train_mirrored(job, replicas(1));
   const auto device = engine::reference_device();

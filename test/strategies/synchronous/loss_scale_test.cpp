@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Losses that are multiplied by a scale: what changes no bit, what a step whose gradients are not
-// finite does, and how a dynamic scale goes on. In the types that the processor has; float16 is in
+// Training with a loss scale: scales that change no bit, steps with gradients that are not finite,
+// and the course of a dynamic scale. The tests use the processor's types; float16 is in
 // gpu_loss_scale_test.cpp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ LossScaling dynamic(double start, std::int64_t interval) {
   return {.dynamic = true, .start = start, .growth_interval = interval};
 }
 
-// On the processor in 32 bits and fewer, else on the reference.
+// Returns options for the reference device in float64, and for the processor in other types.
 strategies::SynchronousOptions options_for(DType dtype, int count,
                                            std::optional<LossScaling> scaling,
                                            const std::string& update = "auto") {
@@ -71,7 +71,7 @@ class LossScale : public testing::Test {
   }
   std::string fresh_folder() { return folder_ + "/" + std::to_string(folders_++); }
 
-  // All arrays of a checkpoint but the scale, by name.
+  // Returns all arrays of a checkpoint except the scale, by name.
   std::map<std::string, std::vector<std::byte>> arrays(const std::string& folder,
                                                        std::int64_t step) {
     const auto storage = engine::posix_storage();
@@ -92,7 +92,7 @@ class LossScale : public testing::Test {
   int folders_ = 0;
 };
 
-// Powers of two are exact, so long as nothing overflows or vanishes.
+// Powers of two are exact as long as nothing overflows or underflows.
 TEST_F(LossScale, OfAPowerOfTwoChangesNoBit) {
   const std::pair<int, std::string> kWays[] = {{1, "auto"}, {3, "auto"}, {3, "separate"}};
   for (const DType dtype : {DType::kFloat64, DType::kFloat32})
@@ -110,7 +110,7 @@ TEST_F(LossScale, OfAPowerOfTwoChangesNoBit) {
       }
 }
 
-// Others are rounded once.
+// Other scales add one rounding.
 TEST_F(LossScale, OfABatchIsRightToTheLastBits) {
   const Job one = job(DType::kFloat64, 10, kMomentum);
   const auto plain = train_mirrored(one, options_for(DType::kFloat64, 2, {})).weights[0];
@@ -124,9 +124,9 @@ TEST_F(LossScale, AStepThatIsNotFiniteChangesNothing) {
   std::size_t run = 0;
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16})
     for (const optim::Optimizer& optimizer : kAll) {
-      const int count = std::array{1, 2, 7}[run % 3];  // some of seven own nothing
+      const int count = std::array{1, 2, 7}[run % 3];  // some of the seven own nothing
       const std::string update =
-          (run + run / 4) % 2 == 0 ? "auto" : "separate";  // with each optimizer
+          (run + run / 4) % 2 == 0 ? "auto" : "separate";  // varies with each optimizer
       ++run;
       SCOPED_TRACE(optimizer.describe() + " " + update + " " + std::to_string(count));
       Job one = job(dtype, 6, optimizer, {3, 4});
@@ -143,7 +143,7 @@ TEST_F(LossScale, AStepThatIsNotFiniteChangesNothing) {
     }
 }
 
-// Of hosts apart, where one rank alone has the infinity.
+// All hosts skip the same steps, even if only one rank has the infinity.
 TEST_F(LossScale, IsTheSameOnAllHosts) {
   for (const std::string algorithm : {"ring", "halving_doubling", "hierarchical"})
     for (const optim::Optimizer& optimizer : {kMomentum, kLars}) {
@@ -171,7 +171,7 @@ TEST_F(LossScale, IsReportedOfEachStep) {
     };
     const Outcome outcome = train_mirrored(one, options_for(DType::kFloat32, count, dynamic(8, 3)));
     EXPECT_THAT(scales, ElementsAre(8, 8, 8, 4, 4, 4, 8, 8, 4, 4));
-    // Step 7 ends an epoch, so it is known of it at once.
+    // Step 7 ends an epoch, so its skip is reported at once.
     EXPECT_THAT(skipped, ElementsAre(0, 0, 0, 1, 1, 1, 1, 2, 2, 2));
     EXPECT_EQ(outcome.history.skipped_steps, 2);
     EXPECT_EQ(outcome.losses.size(), 10u);
@@ -183,14 +183,13 @@ TEST_F(LossScale, IsReportedOfEachStep) {
             4);
 }
 
-// The last step is counted, too.
 TEST_F(LossScale, SkipsOfTheLastStepAreCounted) {
   const Job one = job(DType::kFloat32, 5, kMomentum, {4});
   EXPECT_EQ(
       train_mirrored(one, options_for(DType::kFloat32, 2, dynamic(8, 3))).history.skipped_steps, 1);
 }
 
-// The first update of Adam moves each weight by the rate, so long as it is taken for the first.
+// Adam's first update moves each weight by the rate, provided that it counts as the first.
 TEST_F(LossScale, SkippedStepsAreNoStepsOfAdams) {
   const double rate = 0.01;
   const auto optimizer = optim::adam({.rate = rate, .epsilon = 1e-30, .schedule = kConstant});
@@ -227,7 +226,7 @@ TEST_F(LossScale, ARunThatGoesOnHasTheSameBitsOverASkip) {
       EXPECT_EQ(rest.weights, whole.weights) << optimizer.describe() << " from " << stop;
       EXPECT_EQ(rest.history.loss_scale, whole.history.loss_scale);
       EXPECT_EQ(rest.history.skipped_steps, 3);
-      // A run without a scale goes on from there, and a dynamic scale after it begins afresh.
+      // A run without a scale continues from there, and a dynamic scale after it starts anew.
       one.steps = 16;
       EXPECT_EQ(train_mirrored(one, options_for(dtype, 2, LossScaling())).history.skipped_steps, 0);
       one.steps = 18;
@@ -277,7 +276,8 @@ TEST_F(LossScale, ThatCannotBeIsRefused) {
   EXPECT_THAT(refused(dynamic(1, 0)), HasSubstr("doubles every 0 steps"));
 }
 
-// A choice that changes bits is a checkpoint's, and used again where nothing else is asked for.
+// A choice that changes bits is recorded in the checkpoint and used again unless another is
+// requested.
 TEST_F(LossScale, OfACheckpointIsUsedAgain) {
   for (const LossScaling& scaling : {LossScaling{.start = 3}, dynamic(48, 4)}) {
     Job one = job(DType::kFloat32, 14, kMomentum);
@@ -294,7 +294,7 @@ TEST_F(LossScale, OfACheckpointIsUsedAgain) {
   }
 }
 
-// What is not finite in forward is no matter of the scale.
+// The scale does not affect values that are not finite in forward.
 TEST_F(LossScale, ALossThatIsNotFiniteEndsTheRunAsBefore) {
   Job one = job(DType::kFloat32, 200, optim::sgd({.rate = 1e39, .schedule = kConstant}));
   EXPECT_THAT(

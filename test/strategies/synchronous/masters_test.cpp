@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Training in bfloat16: weights and gradients of 16 bits, masters of the weights in float32. What
-// the laws say then, what masters are for, and that checkpoints know float32 alone.
+// Training in bfloat16, with weights and gradients of 16 bits and master weights in float32. The
+// tests cover the laws, the use of master weights, and that checkpoints contain only float32.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,8 @@ class Masters : public testing::Test {
     return job;
   }
 
-  // What a run of `dtype` that starts from the newest checkpoint has; what it says is in said_.
+  // Returns the weights of a run in `dtype` after restoring the newest checkpoint; said_ has its
+  // log.
   Numbers restored(const std::string& checkpoints, DType dtype, int count = 1) {
     auto options = test::replicas(count);
     options.step.dtype = dtype;
@@ -71,9 +72,9 @@ class Masters : public testing::Test {
     trainer.restore(checkpoints);
     return weights(strategy, 0);
   }
-  // The masters of a run, in the order of the arena: a run in float32 starts from them.
+  // Returns a run's master weights in the order of the arena, which a run in float32 starts with.
   Numbers masters(const Job& job) { return restored(job.checkpoints, DType::kFloat32); }
-  // What all runs start with.
+  // Returns the initial weights of all runs.
   Numbers start() {
     const Job still = job(1, optim::sgd({.rate = 0}));
     train_mirrored(still, test::replicas(1));
@@ -84,7 +85,7 @@ class Masters : public testing::Test {
   int runs_ = 0;
 };
 
-// Whatever the number of steps.
+// A schedule that does not depend on the number of steps.
 const optim::Schedule kConstant{.kind = optim::Schedule::Kind::kConstant};
 const optim::Optimizer kMomentum =
     optim::sgd({.rate = 0.02, .momentum = 0.9, .schedule = kConstant});
@@ -102,9 +103,8 @@ TEST_F(Masters, StartAsFloat32AndWeightsAreTheirRounding) {
   }
 }
 
-// Gradients of two replicas are rounded twice as often as those of one, each to 8 bits; so are
-// their sums, where they are separate from the update. Of one step's change that makes less than
-// 2^-7.
+// Two replicas round gradients twice as often as one, each time to 8 bits. With a separate update
+// their sums are rounded, too. The relative error of one step's change is below 2^-7.
 TEST_F(Masters, OfReplicasTogetherChangeAsThoseOfOneUpToTheRoundingOfGradients) {
   const Numbers before = start();
   const optim::Optimizer plain = optim::sgd({.rate = 0.1});
@@ -124,8 +124,8 @@ TEST_F(Masters, OfReplicasTogetherChangeAsThoseOfOneUpToTheRoundingOfGradients) 
 }
 
 struct Way {
-  std::vector<int> host;  // of each process; empty: Mirrored
-  int count;              // replicas of a process
+  std::vector<int> host;  // host of each process; empty: Mirrored
+  int count;              // replicas per process
   std::string algorithm, update;
 };
 
@@ -136,7 +136,7 @@ TEST_F(Masters, OfMirrorsStayEqualByAnyAlgorithmFusedAndSeparate) {
                                          optim::adam({.rate = 0.003, .weight_decay = 1e-3})};
   std::size_t turn = 0;
   for (engine::Device* device : {cpu.get(), reference}) {
-    ++turn;  // each way has both, on one device each
+    ++turn;  // each way runs both optimizers, one per device
     for (const Way& way : std::vector<Way>{{{}, 3, "direct", "fused"},
                                            {{}, 3, "direct", "separate"},
                                            {{}, 6, "direct", "fused"},
@@ -161,8 +161,8 @@ TEST_F(Masters, OfMirrorsStayEqualByAnyAlgorithmFusedAndSeparate) {
   }
 }
 
-// Apart, gradients' sums are rounded before the update sees them; fused they are not, unless a norm
-// must be known between the two. There both have the same bits.
+// A separate update sees rounded sums of gradients. A fused update does not, unless a norm must be
+// known first; then both have the same bits.
 TEST_F(Masters, OfAClippedNormHaveTheSameBitsFusedAndSeparate) {
   const auto train = [&](const optim::Optimizer& optimizer, const std::string& update) {
     const Job one = job(10, optimizer);
@@ -176,10 +176,10 @@ TEST_F(Masters, OfAClippedNormHaveTheSameBitsFusedAndSeparate) {
   EXPECT_NE(fused, separate);
   const Numbers before = start();
   EXPECT_LT(relative(minus(separate, before), minus(fused, before)), 0x1p-6);
-  EXPECT_GT(relative(train(clipped, "fused"), fused), 1e-3);  // it does clip
+  EXPECT_GT(relative(train(clipped, "fused"), fused), 1e-3);  // clipping had an effect
 }
 
-// 100 steps, each a small part of the distance between two numbers of bfloat16.
+// Each of 100 steps is a small part of the distance between two bfloat16 numbers.
 TEST_F(Masters, KeepStepsThatBfloat16Loses) {
   const optim::Optimizer slow = optim::sgd({.rate = 2e-4});
   const Numbers before = start();
@@ -240,7 +240,7 @@ TEST_F(Masters, OfFrozenWeightsThereAreNoneAndCheckpointsHoldThemWidened) {
   const Numbers wide = fit(DType::kFloat32, 4);
   std::size_t same = 0;
   for (std::size_t i = 0; i < wide.size(); ++i) same += wide[i] == narrow[i];
-  EXPECT_GE(same, 20u * 64 + 64);  // the frozen ones
+  EXPECT_GE(same, 20u * 64 + 64);  // the frozen weights
 }
 
 TEST_F(Masters, GoOnInFloat32AndTheOtherWayRoundWithAnotherSlicing) {
@@ -257,7 +257,7 @@ TEST_F(Masters, GoOnInFloat32AndTheOtherWayRoundWithAnotherSlicing) {
   const Numbers there = masters(narrow);
   EXPECT_THAT(said_, HasSubstr("was written by a run in bfloat16, this one is in float32"));
   EXPECT_EQ(rounded(there), bfloat16.weights[0]);
-  EXPECT_NE(there, bfloat16.weights[0]);  // they hold more
+  EXPECT_NE(there, bfloat16.weights[0]);  // master weights are more precise
 
   Job wide = exact;
   wide.steps = 18;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory is planned before it is taken: what does not fit is refused with the tensor and the batch
-// that would fit named, and nothing is taken; what is said to fit opens.
+// Memory is planned before it is allocated. A model that does not fit is refused without an
+// allocation, and the error names the tensor and a batch that fits. That batch then opens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 constexpr std::size_t kMebibyte = std::size_t(1) << 20;
 
-// A megabyte and more for each example, and next to nothing for weights.
+// Returns a model with more than a megabyte per example and very few weights.
 engine::GraphSpec images() {
   engine::GraphSpec graph("images", {64, 64, 1});
   graph.then("conv", engine::convolution(64, 3));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Law 2: a replica whose weights differ from those of the others is named by variable, rank and
-// step, with the update fused and separate. And the faults that comparing weights does not find.
+// Law 2: a replica whose weights differ from the others is named by variable, rank and step, with
+// the update fused and separate. The tests also cover faults that comparing weights does not find.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ constexpr std::int64_t kStep = 7;
 
 enum class When : std::uint8_t { kNever, kBeforeForward, kBeforeBackward, kBeforeSum };
 
-// At kStep one replica, number kRank of three, has one bit flipped.
+// A fault: at kStep, replica kRank of three has one bit flipped.
 struct Fault {
   When when = When::kNever;
   std::string parameter = {};
@@ -42,7 +42,7 @@ Fault of_weight(When when, const std::string& parameter = "dense2.weight") {
           }};
 }
 
-// The first that this replica owns; a bit that counts.
+// Returns a fault in a significant bit of the first slot element that the replica owns.
 Fault of_slot() {
   return {When::kBeforeBackward, "dense2.weight",
           [](Mirror& mirror, const engine::Parameter&) { mirror.slot(0, 0)[6] ^= std::byte{1}; }};
@@ -57,7 +57,7 @@ Fault of_gradient() {
 
 struct Way {
   std::string name;
-  std::vector<int> host;  // of each process; empty: Mirrored
+  std::vector<int> host;  // host of each process; empty: Mirrored
   std::string algorithm, update;
 };
 
@@ -69,7 +69,7 @@ const std::vector<Way>& ways() {
   return all;
 }
 
-// What a run ended with: the errors of its processes, else its weights by rank.
+// Holds the result of a run: the errors of its processes, or its weights by rank.
 struct Ended {
   std::vector<std::string> errors;
   std::vector<std::vector<double>> weights;
@@ -146,7 +146,7 @@ void expect_named(const Ended& ended, const std::string& parameter, std::int64_t
                                  parameter, kRank, step + 1));
 }
 
-// The mirrors are equal, but not those of an undisturbed run.
+// Expects mirrors that are equal, but differ from those of an undisturbed run.
 void expect_taken_by_all(const Way& way, const Fault& fault) {
   const Ended ended = run(way, fault);
   for (const std::string& error : ended.errors) EXPECT_EQ(error, "");
@@ -161,12 +161,12 @@ TEST(Law2, AMirrorThatDiffersIsNamedByVariableRankAndStep) {
       expect_named(run(way, of_weight(when)), "dense2.weight", kStep);
     expect_named(run(way, of_weight(When::kBeforeBackward, "dense1.weight")), "dense1.weight",
                  kStep);  // frozen
-    // Of the last step it is said before anything can be saved.
+    // A mismatch in the last step is reported before anything can be saved.
     expect_named(run(way, of_weight(When::kBeforeForward), kStep + 1), "dense2.weight", kStep);
   }
 }
 
-// Fused, a slot exists once. Apart, weights differ after the next update.
+// With a fused update, each slot exists once. With a separate one, weights differ one update later.
 TEST(Law2, AWrongSlotIsFoundWhereEachReplicaHasItsOwn) {
   for (const Way& way : ways()) {
     SCOPED_TRACE(way.name);
@@ -225,8 +225,8 @@ TEST(Law2, TheStrategySaysWhatIsCompared) {
   }
 }
 
-// Two replicas that differ in one element, in the piece `piece` of their first parameter: how many
-// steps go by until their hashes differ.
+// Returns the number of steps until the hashes of two replicas differ. The replicas differ in one
+// element, in piece `piece` of their first parameter.
 int steps_until_found(const engine::GraphSpec& spec, std::size_t examples, std::size_t piece) {
   const auto device = engine::cpu_device();
   const auto ops = device->ops(engine::DType::kFloat32, {});
@@ -248,8 +248,8 @@ int steps_until_found(const engine::GraphSpec& spec, std::size_t examples, std::
   return 100;
 }
 
-// At piece p of many, where all are checked within so many steps, and in every step where it is
-// one.
+// Expects that a difference in piece p is found after p modulo `cycle` steps, because all pieces
+// are checked once in `cycle` steps.
 void expect_cycle(const engine::GraphSpec& spec, std::size_t examples, std::size_t cycle) {
   for (const std::size_t piece : {0, 5, 18})
     EXPECT_EQ(steps_until_found(spec, examples, piece), int(piece % cycle)) << spec.name();

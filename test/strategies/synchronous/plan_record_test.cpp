@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a run that goes on keeps of the plan in its checkpoint where it is asked for something else:
-// a step that can be, in which what was not asked for is chosen anew where it has to be.
+// A resumed run with requests that contradict its checkpoint's plan still gets a valid step.
+// Settings that it did not request are chosen anew only if necessary.
 #include "strategies/synchronous/plan_record.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr std::size_t kLarge = engine::kBlock * sizeof(double) * 2;  // of buckets, direct's here
+constexpr std::size_t kLarge = engine::kBlock * sizeof(double) * 2;  // bucket bytes for direct
 
 class PlanRecord : public testing::Test {
  protected:
@@ -36,8 +36,8 @@ class PlanRecord : public testing::Test {
     input.totals = 4, input.metrics_per_rank = 2, input.gather_per_rank = 1;
     return strategies::design_step(input, options);
   }
-  // A run by the planner's choice, `algorithm` and `update`, in buckets of so many bytes; then one
-  // that goes on from there with `wanted`.
+  // Plans a run whose planner chose the settings `chosen`, and returns `wanted` completed by the
+  // record of that run.
   DesignOptions resumed(const DesignOptions& chosen, DesignOptions wanted) {
     DesignOptions options = chosen;
     options.asked = "auto";
@@ -63,7 +63,7 @@ TEST_F(PlanRecord, IsObeyedWhereNothingElseIsAskedFor) {
   EXPECT_EQ(again.asked, "auto");
 }
 
-// The reasons tell who asked: not this run, which asked for nothing; and not once more in the next.
+// The reasons say that an earlier run asked, not this one, and do not accumulate over several runs.
 TEST_F(PlanRecord, SaysThatAnotherRunAsked) {
   DesignOptions options{.step = {.algorithm = "ring", .update = Update::kSeparate}};
   for (int run = 0; run < 2; ++run) {
@@ -82,7 +82,7 @@ TEST_F(PlanRecord, SaysThatAnotherRunAsked) {
   EXPECT_EQ(design(same).reason.text(), "it was asked for");
 }
 
-// The recorded algorithms by size are of other buckets.
+// The recorded algorithms by size do not apply to other buckets.
 TEST_F(PlanRecord, OfOtherBucketsIsChosenAnew) {
   for (const Update update : {Update::kFused, Update::kSeparate}) {
     const DesignOptions options =
@@ -122,7 +122,7 @@ TEST_F(PlanRecord, AnUpdateThatCannotBeInsideAnyMoreIsSeparate) {
   EXPECT_THAT(clipped.update_reason.text(), HasSubstr("clipped"));
 }
 
-// A reason of another optimizer's is none of this one's.
+// A reason is not used again if it names another optimizer.
 TEST_F(PlanRecord, OfAnotherOptimizerChoosesTheUpdateAnew) {
   const engine::UpdateRule lars = engine::optim::lars().rule, sgd = engine::optim::sgd({}).rule;
   const engine::Log log("", engine::Log::Level::kError);
@@ -142,7 +142,7 @@ TEST_F(PlanRecord, OfAnotherOptimizerChoosesTheUpdateAnew) {
   EXPECT_EQ(design(asked, sgd).update_reason.text(), "it was asked for");
 }
 
-// Nobody asked for what the planner chose then.
+// The recorded choice is the planner's, and no run requested it.
 TEST_F(PlanRecord, SaysWhatWasAskedForAndWhatWasWritten) {
   const DesignOptions options = resumed({.step = {.algorithm = "direct", .update = Update::kFused}},
                                         {.step = {.kernels = engine::Kernels::kWinograd}});

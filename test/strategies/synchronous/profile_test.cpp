@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The trace of a whole job, over threads, processes and hosts; the table of the placement.
+// The trace of a whole job, over threads, processes and hosts, and the table of the placement.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ std::vector<Span> spans_of(const std::string& trace) {
   return spans;
 }
 
-// Spans of one lane, in the order of the file: each lies in the one that is open, or behind it.
+// Expects spans of each lane in file order that nest: each lies inside the open span or behind it.
 void expect_nested(const std::vector<Span>& spans) {
   std::map<std::pair<int, int>, std::vector<Span>> open;
   for (const Span& span : spans) {
@@ -73,7 +73,7 @@ void expect_whole(const std::string& trace, std::int64_t first, std::int64_t ste
   }
   EXPECT_EQ(earliest, 0);
   EXPECT_EQ(rank_steps.size(), std::size_t(4 * steps));
-  // What small_graph has in one step of one replica.
+  // In one step each replica has these spans and parameters of small_graph.
   const std::size_t parameters = std::size_t(20 * 64 + 64 + 64 * 32 + 32 + 32 * 5 + 5);
   for (int rank = 0; rank < 4; ++rank) {
     for (std::int64_t step = first + 1; step <= first + steps; ++step) {
@@ -90,7 +90,7 @@ void expect_whole(const std::string& trace, std::int64_t first, std::int64_t ste
       EXPECT_EQ(count("strategy", "finish"), 1);
       EXPECT_EQ(count("strategy", "report"), 1);
       EXPECT_EQ(count("exchange", "metrics of a step"), 1);
-      // The buckets' updates cover all parameters, with perhaps some zeros between them.
+      // The buckets' updates cover all parameters, and possibly some padding between them.
       const std::size_t updated = bytes[{rank, step}] / sizeof(double);
       EXPECT_GE(updated, parameters) << rank << " " << step;
       EXPECT_LT(updated, parameters + 6 * 16);
@@ -98,7 +98,7 @@ void expect_whole(const std::string& trace, std::int64_t first, std::int64_t ste
   }
 }
 
-// Whether, on some rank, a bucket was on its way while backward of a layer ran.
+// Returns whether, on some rank, a bucket was in flight while backward of a layer ran.
 bool overlap_is_seen(const std::string& trace) {
   const std::vector<Span> spans = spans_of(trace);
   for (const Span& bucket : spans) {
@@ -126,7 +126,7 @@ TEST(ProfileOfAJob, HasEveryLayerBucketAndCallOfEveryRankInEveryStep) {
   helped.communication_thread = true;
   expect_whole(train_mirrored(job, helped).trace, 10, 6, 1, "communication threads");
   job.accumulate = 2;
-  job.steps = 5;  // fewer than are asked for
+  job.steps = 5;  // fewer than requested
   expect_whole(train_mirrored(job, replicas(4)).trace, 0, 5, 2, "micro-batches");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A residual network with synchronised batch norm: several replicas make the steps of one. On the
-// reference device over ten steps, which takes some seconds; in float32 in one step.
+// A residual network with synchronized batch norm: several replicas make the steps of one. The test
+// makes ten steps on the reference device, which takes some seconds, and one step in float32.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace lockstep::test {
 namespace resnet_law_test {
 
-// Images whose colours follow their class, with noise.
+// Provides noisy images whose colors follow their class.
 class Images final : public engine::Dataset {
  public:
   std::uint64_t size() const override { return 40; }
@@ -61,8 +61,8 @@ TEST(Resnet20, TwoReplicasHaveTheParametersOfOneAfterTenSteps) {
   EXPECT_GT(difference(one, start), 1e-3) << "nothing was learnt";
 }
 
-// Which outputs of ReLU are positive, of one replica's examples. Its layers are fused into the
-// batch norms before them, all but those of the shortcuts.
+// Records which outputs of ReLU are positive for one replica's examples. All ReLU layers except
+// those of the shortcuts are fused into the batch norms before them.
 class Signs final : public engine::Observer {
  public:
   explicit Signs(const engine::Replica& replica) : replica_(replica) {}
@@ -81,11 +81,12 @@ class Signs final : public engine::Observer {
 };
 
 struct OneStep {
-  std::vector<double> change;                         // of the parameters
-  std::map<std::string, std::vector<bool>> positive;  // by layer, in the order of the batch
+  std::vector<double> change;                         // change of the parameters
+  std::map<std::string, std::vector<bool>> positive;  // by layer, in batch order
 };
 
-// In half of the channels all inputs of ReLU are about 1, in the others about -1 or less.
+// Sets all inputs of ReLU to about 1 in half of the channels, and to at most about -1 in the
+// others.
 void keep_away_from_zero(engine::Replica& replica) {
   for (const engine::Parameter& p : replica.graph.layout()) {
     const bool scale = p.name.ends_with(".scale"), shift = p.name.ends_with(".shift");
@@ -133,7 +134,7 @@ OneStep one_step(int count, engine::Kernels kernels, bool away) {
   return step;
 }
 
-// Outputs of ReLU that are zero in one of the two and positive in the other.
+// Returns the number of ReLU outputs that are zero in one step and positive in the other.
 std::size_t flips(const OneStep& a, const OneStep& b) {
   std::size_t sum = 0, outputs = 0;
   for (const auto& [layer, signs] : a.positive) {
@@ -155,7 +156,7 @@ TEST(Resnet20, MakesTheSameStepInFloat32WhereInputsOfReluAreNotNearZero) {
   }
 }
 
-// Elsewhere rounding decides on which side of zero an input of ReLU lies, and with it the gradient.
+// If an input of ReLU is near zero, rounding decides on its sign and so on the gradient.
 TEST(Resnet20, DiffersMoreInFloat32OnlyWhereAnOutputOfReluFlips) {
   for (const engine::Kernels kernels : {engine::Kernels::kAuto, engine::Kernels::kDirect}) {
     const OneStep one = one_step(1, kernels, false);

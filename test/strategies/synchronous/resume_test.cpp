@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Starting again: how many steps are left, what is said, and that one run at a time saves into a
-// folder.
+// A restarted run makes and reports the remaining steps. One run at a time saves into a folder.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +29,7 @@ class Resume : public testing::Test {
   }
   ~Resume() override { fs::remove_all(folder_); }
 
-  // One run of 39 examples an epoch; what it says is in said_, the epochs that end in epochs_.
+  // Runs a fit with 39 examples per epoch. said_ gets its log, and epochs_ the epochs that end.
   engine::History fit(engine::FitOptions options, engine::optim::Optimizer optimizer = sgd()) {
     said_.clear();
     epochs_.clear();
@@ -100,7 +99,7 @@ TEST_F(Resume, ACheckpointIsNoFolderOfCheckpoints) {
 
 struct Way {
   std::string name;
-  std::vector<int> host;  // of each process; empty: Mirrored
+  std::vector<int> host;  // host of each process; empty: Mirrored
 };
 
 Outcome run(const Job& job, const Way& way) {
@@ -131,11 +130,11 @@ TEST_F(Resume, ASecondRunIntoTheFolderIsRefusedAndTheFirstLosesNothing) {
         << way.name;
     EXPECT_EQ(first.history.steps, 20) << way.name;
     EXPECT_EQ(first.weights, alone.weights) << way.name;
-    EXPECT_EQ(run(second, way).history.first_step, 20) << way.name;  // now it may
+    EXPECT_EQ(run(second, way).history.first_step, 20) << way.name;  // the folder is free again
   }
 }
 
-// What a process throws, of two that do the same together.
+// Returns the error of each process after all run `body` together.
 std::vector<std::string> together(const std::vector<int>& host,
                                   const std::function<void(int process)>& body) {
   const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
@@ -163,7 +162,7 @@ TEST(Together, WhatOneProcessThrowsAllThrow) {
                          if (process > 0) engine::fail(Code::kIo, "{} of 9: a text", 6 + process);
                        }),
               ElementsAre(wrong, wrong, wrong));
-  const std::string other = "io: a test: std::bad_alloc";  // no error of ours
+  const std::string other = "io: a test: std::bad_alloc";  // not an engine::Error
   EXPECT_THAT(together({0, 0},
                        [](int process) {
                          if (process == 1) throw std::bad_alloc();

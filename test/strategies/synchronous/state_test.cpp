@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Laws 5 and 6: the steady step allocates nothing, and nothing is lost: whatever stops a run, it
-// ends with the same bits when it is started again, and any strategy reads what any other wrote.
+// Laws 5 and 6. A steady step allocates nothing. A stopped run ends with the same bits after a
+// restart, and any strategy reads the checkpoints of any other.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -32,8 +32,8 @@ class Folder {
 
 struct Way {
   std::string name;
-  int replicas;           // of a process
-  std::vector<int> host;  // of each process; empty: Mirrored
+  int replicas;           // per process
+  std::vector<int> host;  // host of each process; empty: Mirrored
   std::string algorithm = "auto", update = "auto";
 };
 
@@ -52,7 +52,7 @@ Job job_with(const engine::optim::Optimizer& optimizer = engine::optim::adam({.r
   return job;
 }
 
-// Stops after `stop` of the job's steps by a vote, as a signal does.
+// Trains until an error ends the run after the checkpoint of step `stop`.
 void train_until(Job job, const Way& way, std::int64_t stop) {
   job.on_step = [stop](const engine::StepReport& report) {
     if (report.step == stop + 1) engine::fail(engine::Code::kAborted, "stopped by the test");
@@ -73,7 +73,7 @@ const std::vector<Way>& ways() {
   return list;
 }
 
-// In turns.
+// Each way runs twice, with the optimizers in rotation.
 TEST(Law6, ARunThatIsStartedAgainWithTheSameReplicasEndsWithTheSameBits) {
   const engine::optim::Optimizer optimizers[] = {
       engine::optim::adam({.rate = 0.003}),
@@ -98,7 +98,7 @@ TEST(Law6, ARunThatIsStartedAgainWithTheSameReplicasEndsWithTheSameBits) {
   }
 }
 
-// Each writes for one replica and for the way after its own.
+// One replica and the next way in the list read each way's checkpoint.
 TEST(Law6, EveryStrategyReadsWhatOthersWroteSlotsIncluded) {
   const Outcome undisturbed = run(job_with(), ways()[0]);
   for (std::size_t w = 0; w < ways().size(); ++w) {
@@ -122,7 +122,7 @@ TEST(Law6, EveryStrategyReadsWhatOthersWroteSlotsIncluded) {
 }
 
 TEST(Law6, BrokenSlotsThatStartAtZeroAreNoticed) {
-  // What losing the optimizer's state does: the comparison above would see it.
+  // Losing the optimizer's state changes the weights, so the comparison above would detect it.
   const Outcome undisturbed = run(job_with(), ways()[0]);
   const Folder folder;
   Job job = job_with();
@@ -131,7 +131,8 @@ TEST(Law6, BrokenSlotsThatStartAtZeroAreNoticed) {
   Job other = job_with();
   other.checkpoints = folder.path();
   other.optimizer = engine::optim::sgd({.rate = 0, .momentum = 0.9});
-  other.steps = 8;  // one step that changes nothing, and saves momentum in place of the moments
+  // One step changes nothing, and saves momentum in place of the moments.
+  other.steps = 8;
   run(other, ways()[0]);
   Job again = job_with();
   again.checkpoints = folder.path();
@@ -219,7 +220,7 @@ TEST(Law6, AnotherModelInTheFolderIsRefusedWithTheLineThatDiffers) {
   }
 }
 
-// The reference device, said to be another processor; remembers what it was asked for.
+// Represents another processor by the reference device, and records its last kernels' options.
 class OtherProcessor : public engine::Device {
  public:
   explicit OtherProcessor(std::string instructions) : instructions_(std::move(instructions)) {}
@@ -244,16 +245,16 @@ class OtherProcessor : public engine::Device {
   std::string instructions_;
 };
 
-// A run of two replicas, as far as its plan goes.
+// Opens a run, which stops once it has its plan.
 struct Planned {
   int threads = 1;
   std::string instructions = "AVX2";
   std::optional<engine::Kernels> kernels = {};
   int replicas = 2;
-  std::string chosen = {};                            // of the device's kernels
-  std::optional<std::string> last_instructions = {};  // of the last replica, where others
+  std::string chosen = {};                            // the device's choices of kernels
+  std::optional<std::string> last_instructions = {};  // of the last replica, if different
   std::optional<std::string> last_chosen = {};
-  // What came of it; `said` of the checkpoint.
+  // The results of `open`. `said` has the log lines about the checkpoint.
   std::string record = {}, explain = {}, said = {};
   engine::Kernels used = {};
 
@@ -321,7 +322,7 @@ TEST(Record, AnotherArithmeticIsSaidInOneLineAndThePlanIsUsedAllTheSame) {
     EXPECT_EQ(count(c.run.said, "\n"), 1u) << c.run.said;
     EXPECT_NE(c.run.explain.find("the plan is the checkpoint's"), std::string::npos);
     EXPECT_EQ(c.run.explain.find(kSameBits), std::string::npos) << c.run.explain;
-    // What it saves says how it computes itself.
+    // The saved checkpoint describes the run's own arithmetic.
     EXPECT_EQ(Planned(c.run).open(c.run.record).said, c.run.said);
   }
 }
@@ -332,7 +333,7 @@ TEST(Record, ChoicesOfKernelsAreMadeAgainByARunOnTheSameKindOfDeviceAlone) {
   EXPECT_EQ(Planned{.replicas = 1}.open(record).chosen, "a = 1\n");
   EXPECT_EQ(Planned{.instructions = "SSE4"}.open(record).chosen, "");
   EXPECT_EQ(Planned{.chosen = "a = 2\n"}.open(Planned{}.open("").record).chosen, "a = 2\n");
-  // Devices of two kinds find each what their kind had chosen, wherever they are now.
+  // Each of two kinds of devices finds the choices of its kind, wherever the devices are now.
   const std::string two =
       Planned{.chosen = "a = 3\n", .last_instructions = "SSE4", .last_chosen = "a = 4\n"}
           .open("")
@@ -347,7 +348,7 @@ TEST(Record, TheSameArithmeticIsNoNews) {
   const Planned run = Planned{.threads = 2}.open(record);
   EXPECT_EQ(run.said, "");
   EXPECT_NE(run.explain.find(kSameBits), std::string::npos) << run.explain;
-  // Nor where the bits are others anyway.
+  // If the bits differ anyway, only the other reason is reported.
   const Planned other = Planned{.threads = 1, .replicas = 3}.open(record);
   EXPECT_NE(other.said.find("the checkpoint was written by 2 replicas on 1 host, this run has 3 "
                             "replicas on 1 host: planned afresh"),
@@ -440,7 +441,7 @@ TEST(Stop, AnEvaluationEndsInItsMidstOnAllReplicasAndItsStepIsSaved) {
     const Interrupting test(interrupt);
     Job job = job_with();
     job.checkpoints = folder.path();
-    job.every = 1000;  // the evaluation's step is none of these
+    job.every = 1000;  // not the step of the evaluation
     job.interrupt = &interrupt;
     job.last_hears_alone = true;
     job.test = &test;
@@ -463,10 +464,10 @@ TEST(Law5, TheSteadyStepAllocatesNothingRecordedOrNot) {
       Job job;
       job.steps = 60;
       job.dropout = 0.2;
-      job.profile_steps = recorded ? 50 : 0;  // of 60: from step 10 on
+      job.profile_steps = recorded ? 50 : 0;  // from step 10 on
       std::int64_t counted = -1, since = -1;
       job.on_step = [&](const engine::StepReport& report) {
-        // Steps of one epoch, after every size of batch has been seen.
+        // The two steps counted are in one epoch, and every batch size has occurred before.
         if (report.step % 4 == 0 && report.step >= 40 && since < 0) {
           count_allocations();
           since = report.step;

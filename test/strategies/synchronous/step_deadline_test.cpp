@@ -8,7 +8,7 @@ namespace step_deadline_test {
 
 using namespace std::chrono_literals;
 
-// Eight steps are too few; of nine the median counts, so that one long step changes nothing.
+// Eight steps are too few. With nine, the median counts, so that one long step changes nothing.
 TEST(StepDeadlineTest, IsTwentyMedianStepsOnceNineWereReported) {
   strategies::StepDeadline deadline;
   engine::Clock::time_point now{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a step would cost in either way, and what decides beside that.
+// The predicted times of a fused and a separate update, and the other criteria of the choice.
 #include "strategies/synchronous/step_prices.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace step_prices_test {
 using testing::ElementsAre;
 using testing::UnorderedElementsAre;
 
-// Sums alone are not what decides: of each way all that it needs is priced.
+// A predicted time includes all that an update needs, not the sums alone.
 TEST(StepPrices, AreOfAllThatAnUpdateNeeds) {
   const collectives::HostCosts memory{
       .signal = 0, .step = 0, .block = 0, .passes = {{0, 1e9, 1e9}}};  // of all ranks together
@@ -24,8 +24,8 @@ TEST(StepPrices, AreOfAllThatAnUpdateNeeds) {
   const auto of = [&](const engine::optim::Optimizer& optimizer) {
     return strategies::price_step(host, optimizer.rule, question);
   };
-  // Of 8192 bytes in microseconds: direct passes over 4 times as many, an update over weights once
-  // and each slot twice more, which each of the two ranks does where it is separate, and stores.
+  // For 8192 bytes, direct passes over 4 times as many. An update passes over the weights once and
+  // each slot twice more. If it is separate, each of the two ranks does this, and stores.
   const double bytes = 8192 * 1e-9;
   const auto plain = of(engine::optim::sgd()), momentum = of(engine::optim::sgd({.momentum = 0.9}));
   const auto adam = of(engine::optim::adam());
@@ -36,13 +36,14 @@ TEST(StepPrices, AreOfAllThatAnUpdateNeeds) {
   EXPECT_NEAR(momentum.separate.seconds(8192), (4 + 10) * bytes, 1e-9);
   EXPECT_NEAR(adam.fused->seconds(8192), 9 * bytes, 1e-9);
   EXPECT_NEAR(adam.separate.seconds(8192), (4 + 14) * bytes, 1e-9);
-  // Clipped: half as many are stored first, and read again; separate one more pass over what is
-  // read.
+  // With clipping, a fused update first stores half as many bytes and reads them again. A separate
+  // one makes one more pass over its input.
   EXPECT_NEAR(clipped.fused->seconds(8192), (3 + 4) * bytes, 0.1 * bytes);
   EXPECT_NEAR(clipped.separate.seconds(8192), (4 + 2 + 6) * bytes, 0.1 * bytes);
 }
 
-// Those that can serve these ranks; of the ways to update, those with a place for it.
+// Predictions cover algorithms that support these ranks and have a place for a fused update, if
+// any.
 TEST(StepPrices, AreOfTheAlgorithmsThatCanBe) {
   const auto price = [](const char* cluster, double clip) {
     return strategies::price_step(collectives::example_topology(cluster),
@@ -56,7 +57,7 @@ TEST(StepPrices, AreOfTheAlgorithmsThatCanBe) {
   EXPECT_THAT(price("1x4", 1).fused->sums.algorithms(), ElementsAre("direct"));
 }
 
-// A rule for sizes that no bucket has may name one without a place for the update.
+// A rule may name an algorithm without a place for the update if no bucket has its sizes.
 TEST(StepPrices, ObeyRules) {
   strategies::StepQuestion question{.sums = {64, 4096}, .buckets = {4096}};
   question.rules = collectives::parse_size_rules("halving_doubling:..4k,ring:4k..");

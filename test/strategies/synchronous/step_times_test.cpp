@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A job says which of its ranks holds up the others.
+// A job reports which of its ranks delays the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,9 +22,9 @@ constexpr std::size_t kBatch = 12, kSteps = 20;
 
 enum class Late { kOneRank, kInTurn };
 
-// Every step's examples are [12 s, 12 s + 12), of which each rank reads three. Late is rank 2, or
-// each rank for five steps: it takes its time with the first of them. Where they are late in
-// turn each has some work, too.
+// Step s has the examples [12 s, 12 s + 12), of which each rank reads three. Rank 2 is late in all
+// steps, or each rank in turn for five steps: it sleeps before the first of its examples. With
+// ranks late in turn, the other ranks have some work, too.
 class LateRows : public Table {
  public:
   explicit LateRows(Late late) : Table(kSteps * kBatch, 20, 5), late_(late) {}
@@ -62,15 +62,15 @@ engine::History fit(engine::Strategy& strategy, const engine::GraphSpec& graph,
   return trainer.fit(data, fit);
 }
 
-// Whether the others waited as long as one was late. Other work of the machine adds to steps or
-// hides waits, so this is tried again where it was not so.
+// The tests retry up to kTries times until the others waited as long as one rank was late. Other
+// load on the machine adds to steps or hides waits.
 constexpr int kTries = 8;
 bool waited_for_the_delay(const engine::History& history) {
   const double delay = std::chrono::duration<double>(kDelay).count();
   return history.times && std::abs(history.times->waited_for_slowest - delay) <= 0.005;
 }
 
-// What holds whatever else the machine does.
+// Expects the properties that hold under any load of the machine.
 void expect_late(const engine::History& history) {
   ASSERT_TRUE(history.times);
   const engine::StepTimes& times = *history.times;
@@ -79,7 +79,7 @@ void expect_late(const engine::History& history) {
   for (const engine::RankTimes& rank : times.ranks) EXPECT_EQ(rank.steps, 20);
   const engine::RankTimes& late = times.ranks[kLate];
   EXPECT_GE(late.work, 0.97 * 0.050);
-  EXPECT_LE(times.waited_for_slowest, 1.05 * late.step_most);  // medians are read within 2 %
+  EXPECT_LE(times.waited_for_slowest, 1.05 * late.step_most);  // medians are accurate to 2 %
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == kLate) continue;
     EXPECT_GT(times.ranks[std::size_t(rank)].waited, late.waited) << rank;
@@ -99,12 +99,12 @@ TEST(SlowestRank, OfThreadsIsNamedWithWhatTheOthersWait) {
   }
   EXPECT_NEAR(history.times->waited_for_slowest, 0.050, 0.005);
   ASSERT_EQ(waited.size(), 20u);
-  // In most steps: in some this rank may be held up itself.
+  // The median counts, because in some steps this rank may be delayed itself.
   std::nth_element(waited.begin(), waited.begin() + 10, waited.end());
   EXPECT_GE(waited[10], 0.020);
 }
 
-// What each process of two hosts found.
+// Returns the history of each process of two hosts.
 std::vector<engine::History> between_hosts() {
   const auto bootstraps = collectives::in_memory_bootstrap({0, 1, 0, 1}, std::chrono::seconds(20));
   std::vector<std::thread> processes;
@@ -139,7 +139,7 @@ TEST(SlowestRank, BetweenHostsIsKnownToAllProcesses) {
   }
 }
 
-// Each rank waits in most steps, and in every step one of them waits for nobody.
+// Each rank waits in most steps, and in every step one of them waits for no other.
 TEST(SlowestRank, ThatIsAnotherInEachStepIsNoCommunication) {
   std::vector<std::string> warnings;
   strategies::Mirrored together(replicas(kRanks));
@@ -150,7 +150,7 @@ TEST(SlowestRank, ThatIsAnotherInEachStepIsNoCommunication) {
   EXPECT_THAT(warnings, testing::IsEmpty());
 }
 
-// A graph that hardly computes, and that must talk to the other hosts many times in a step.
+// Returns a graph that hardly computes, but communicates with the other hosts many times per step.
 engine::GraphSpec talking_graph() {
   engine::GraphSpec graph("talking", {20});
   graph.then("dense", engine::dense(5));

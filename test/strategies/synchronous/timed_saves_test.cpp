@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Checkpoints by time lie between steps, the same for all replicas, and change no bit of a run.
+// Checkpoints by time fall between steps, on the same step for all replicas, and change no bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace fs = std::filesystem;
 class TimedSaves : public testing::Test {
  protected:
   TimedSaves() {
-    const fs::path memory = "/dev/shm";  // where saves cost least
+    const fs::path memory = "/dev/shm";  // saves cost least there
     const fs::path top = fs::exists(memory) ? memory : fs::temp_directory_path();
     std::string name = (top / "lockstep-timed-XXXXXX").string();
     folder_ = mkdtemp(name.data());
   }
   ~TimedSaves() override { fs::remove_all(folder_); }
-  // Steps of the checkpoints that are left, at most three.
+  // Verifies the remaining checkpoints, at most three, removes them, and returns their steps.
   std::vector<std::int64_t> steps() {
     const auto storage = engine::posix_storage();
     engine::Checkpoints checkpoints(*storage, folder_, 1, engine::Log());
@@ -52,7 +52,7 @@ TEST_F(TimedSaves, TheStepsBetweenThemAreThoseOfARunThatSavesNothing) {
     const std::vector<std::int64_t> found = steps();
     ASSERT_EQ(found.size(), 3u);
     EXPECT_EQ(found.back(), job.steps);
-    const auto within_epoch = [](std::int64_t step) { return step % 4 != 0; };  // of four steps
+    const auto within_epoch = [](std::int64_t step) { return step % 4 != 0; };  // 4 per epoch
     EXPECT_TRUE(std::any_of(found.begin(), found.end(), within_epoch));
   }
 }

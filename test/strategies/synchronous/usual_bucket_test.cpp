@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace usual_bucket_test {
 
-// A queue has a sum more at little cost, and of a small model only the last bucket is not hidden.
+// An additional queued sum costs little, and in a small model only the last bucket is not hidden.
 TEST(UsualBucket, IsAnEighthOfTheGradientsWhereSumsAreQueuedOnOneHost) {
   const auto ops = engine::reference_ops(engine::DType::kFloat64);
   const auto bucket_of = [&](std::size_t outputs, bool queued, const std::vector<int>& host) {
@@ -26,7 +26,7 @@ TEST(UsualBucket, IsAnEighthOfTheGradientsWhereSumsAreQueuedOnOneHost) {
     return strategies::design_step(input, {}).bucket_bytes;
   };
   constexpr std::size_t kMiB = std::size_t(1) << 20;
-  EXPECT_EQ(bucket_of(2048, true, {0, 0}), kMiB);  // of 8 MiB
+  EXPECT_EQ(bucket_of(2048, true, {0, 0}), kMiB);  // of gradients of 8 MiB
   EXPECT_EQ(bucket_of(2048, true, {0}), kMiB);
   EXPECT_EQ(bucket_of(16, true, {0, 0}), kMiB / 2);
   EXPECT_EQ(bucket_of(16384, true, {0, 0}), 4 * kMiB);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the shape of lockstep must carry, each with its deliberately broken variant that is noticed.
-// (Two plans in flight on one thread: test/collectives. An asynchronous strategy behind the same
-// port: asynchronous_test.cpp.)
+// Properties that the design of lockstep must support, each with a deliberately broken variant that
+// is detected. Two plans in flight on one thread are in test/collectives, and an asynchronous
+// strategy behind the same port in asynchronous_test.cpp.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -12,8 +12,8 @@
 #include "test/strategies/notebook.h"
 #include "test/strategies/small_job.h"
 
-// The broken variant of walk 2 is a race on purpose: the thread sanitizer, where there is one, asks
-// here what it must not report. Nobody calls it otherwise.
+// The broken variant of walk 2 is a race on purpose. The thread sanitizer, if present, calls this
+// function for the reports to suppress.
 extern "C" const char* __tsan_default_suppressions() {
   return "race:announce(bool\n";
 }
@@ -23,8 +23,8 @@ namespace walking_test {
 
 constexpr int kSeeds = 200;
 
-// A dense layer that tells when its weight gradient is final, and only then reads its weights for
-// the gradient of its input: what Graph must not announce yet.
+// A dense layer that reports when its weight gradient is final, and only then reads its weights for
+// the gradient of its input. Graph must not announce the gradient until after that read.
 class TellingDense : public engine::Layer {
  public:
   using Told = std::function<void(const engine::StepState*)>;
@@ -56,8 +56,8 @@ class TellingDense : public engine::Layer {
   const Told& told_;
 };
 
-// Trains TellingDense layers for some steps, announcing each range when the layer tells (too early)
-// or when the graph does (right). Returns the weights.
+// Trains TellingDense layers for some steps and returns the weights. Each range is announced when
+// the layer reports it (too early) or when the graph does (right).
 std::vector<double> train_telling_layers(bool too_early, std::function<void()> hook) {
   std::mutex mutex;
   std::map<const engine::StepState*, std::function<void()>> early;  // by replica
@@ -88,9 +88,9 @@ std::vector<double> train_telling_layers(bool too_early, std::function<void()> h
       engine::stage(r, pipeline.take(), next->step, next->global_batch, 0.02);
       r.graph.forward(*r.context, [&](engine::Range range) { strategy.before_forward(r, range); });
       r.graph.evaluate_loss(*r.context, true);
-      // The graph announces layer by layer, ascending; so do the layers themselves.
+      // The graph announces layer by layer in ascending order, and so do the layers themselves.
       std::vector<engine::Range> ranges;
-      std::size_t at = 0;  // of the next range to announce
+      std::size_t at = 0;  // the next range to announce
       if (too_early) {
         std::size_t begin = 0;
         for (std::size_t i = 0; i < r.graph.layout().size(); i += 2) {
@@ -156,7 +156,7 @@ TEST(Walk3, AReductionInsideForwardRunsBesideBucketsInFlight) {
 }
 
 TEST(Walk3, BrokenALayerThatUsesItsOwnSumsAloneBreaksEqualWork) {
-  // What happens without the reduction: one replica's mean instead of the batch's.
+  // Without the reduction, the layer uses one replica's mean instead of the batch's.
   Job with, without;
   with.centre = true;
   without.centre = false;
@@ -165,9 +165,9 @@ TEST(Walk3, BrokenALayerThatUsesItsOwnSumsAloneBreaksEqualWork) {
   EXPECT_GT(difference(one.weights[0], train_mirrored(without, replicas(1)).weights[0]), 1e-3);
 }
 
-// The two-device, two-layer walk-through: forward with the local copy, backward from the last
-// layer, the last layer's gradients on their way while the first layer's are computed, then the
-// update.
+// With two layers on two devices, forward uses the local copy and backward starts at the last
+// layer. The last layer's gradients are in flight while the first layer's are computed; then the
+// update runs.
 TEST(Trace, TwoLayersOnTwoDevicesGoThroughAStepInThisOrder) {
   struct Trace : engine::Observer {
     void layer(const std::string& name, Pass pass, engine::Clock::time_point,
@@ -215,8 +215,8 @@ TEST(Trace, TwoLayersOnTwoDevicesGoThroughAStepInThisOrder) {
   EXPECT_EQ(events[1], wanted);
 }
 
-// Trains like `train`, but captures the first step and replays it for all others. `change_state`:
-// false is the broken variant, which replays the first step's rate and examples too.
+// Trains like `train`, but captures the first step and replays it for all others. The broken
+// variant, with `change_state` false, also replays the first step's rate and examples.
 std::vector<std::vector<double>> replayed(const Job& job, bool change_state) {
   strategies::Mirrored strategy(replicas(2));
   strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
@@ -268,7 +268,7 @@ TEST(Walk4, BrokenAReplayWithoutItsStepStateIsNoticed) {
   EXPECT_NE(replayed({}, false), train_mirrored({}, replicas(2)).weights);
 }
 
-// Between hosts, where they sleep on sockets.
+// Communication threads change no bits between hosts either, where they sleep on sockets.
 TEST(Walk2, CommunicationThreadsBesideConnectionsChangeNoBit) {
   for (const std::vector<int>& host : {std::vector<int>{0, 1}, {0, 0, 1}, {0, 1, 2}}) {
     const Outcome alone = train_collective({}, replicas(1), host);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The model with embeddings, trained on generated clicks by replicas that all hold the whole table.
+// The model with embeddings trains on generated clicks, and all replicas hold the whole table.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Training with gradients that travel between hosts as bfloat16: equal mirrors, nearly the same
-// losses, and a choice that is recorded and obeyed.
+// Training with gradients that travel between hosts as bfloat16 keeps mirrors equal and losses
+// nearly the same. The choice is recorded and obeyed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using testing::Not;
 namespace fs = std::filesystem;
 namespace optim = engine::optim;
 
-// Whatever the number of steps.
+// A schedule that does not depend on the number of steps.
 const optim::Schedule kConstant{.kind = optim::Schedule::Kind::kConstant};
 
 strategies::SynchronousOptions options(const std::string& wire, const std::string& update = "auto",
@@ -46,7 +46,7 @@ struct Way {
   std::string algorithm, update;
 };
 
-// The band: 1 % of each step's loss, over 20 steps that take it to a third.
+// Losses stay within 1 % in each of 20 steps, which reduce the loss to a third.
 TEST(Wire, KeepsMirrorsEqualAndLossesNear) {
   for (const Way& way : std::vector<Way>{{{0, 1}, 1, "ring", "fused"},
                                          {{0, 1}, 1, "ring", "separate"},
@@ -58,7 +58,7 @@ TEST(Wire, KeepsMirrorsEqualAndLossesNear) {
                                          {{0, 1}, 2, "hierarchical_halving", "separate"},
                                          {{0, 1}, 2, "auto", "auto"}})
     for (const bool clips : {false, true}) {
-      if (clips && way.update == "fused") continue;  // between hosts there is no such step
+      if (clips && way.update == "fused") continue;  // no such step between hosts
       SCOPED_TRACE(fmt::format("{} {} {}", way.algorithm, way.update, clips));
       Job job = float32();
       job.optimizer = optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = clips ? 0.2 : 0.0});
@@ -85,7 +85,7 @@ TEST(Wire, ChangesNothingOnOneHostAndSaysSo) {
   EXPECT_THAT(strategy.explain(), HasSubstr("wire: bfloat16 was asked for, and changes nothing"));
 }
 
-// What is asked for on one host changes no bits then either, and only who asks has asked.
+// On one host a wire type changes no bits of a resumed run either, and explain() says who asked.
 TEST(Wire, OnOneHostIsNoOtherPlanThanTheCheckpoints) {
   const Job job = float32(5);
   std::string record, said;

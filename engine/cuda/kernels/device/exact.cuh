@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Operations rounded one by one, to the nearest, so that no compiler makes one of two: for results
-// whose bits are those of every other device. The tests have a file of the same name.
+// Operations that are rounded separately, to nearest, so that no compiler fuses them. Results thus
+// have the same bits on every device. The tests have a file of the same name.
 #pragma once
 
 namespace lockstep::engine::cuda {
@@ -36,7 +36,7 @@ __device__ inline double root(double a) {
   return __dsqrt_rn(a);
 }
 
-// a b + c, rounded once.
+// Returns a b + c, rounded once.
 __device__ inline double fused(double a, double b, double c) {
   return __fma_rn(a, b, c);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What a kernel asks its machine: where it runs, and how threads of a block and of a warp talk.
-// This is the GPU; the tests have a file of the same name that emulates one. Blocks and threads
-// count in one dimension, blocks in rows besides; a block has whole warps of 32 threads.
+// The interface of a kernel to its machine: indices, and communication between the threads of a
+// block and of a warp. This file is for GPUs; the tests have a file of the same name that emulates
+// one. Grids have two dimensions, blocks and block rows. Blocks have one, and consist of whole
+// warps of 32 threads.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -41,46 +42,48 @@ __device__ inline void wait_for_earlier_kernels() {
   }
 }
 
-// All threads of the block come here before one goes on.
+// Waits until all threads of the block arrive.
 __device__ inline void barrier() {
   __syncthreads();
 }
 
-// All lanes of the warp come here before one goes on, and see what others have written before.
+// Waits until all lanes of the warp arrive, and makes their earlier writes visible to each other.
 __device__ inline void warp_barrier() {
   __syncwarp();
 }
 
-// The value of the lane `distance` further, beyond the last one's own. All lanes of a warp call it.
+// Returns the value of the lane `distance` further; lanes without one get their own. All lanes of
+// the warp call it.
 template <class V>
 __device__ inline V shuffle_down(V value, unsigned distance) {
   static_assert(sizeof(V) == 4 || sizeof(V) == 8);
   return __shfl_down_sync(0xffffffff, value, distance);
 }
 
-// The value of the lane whose number differs in the bits of `mask`. All lanes of a warp call it.
+// Returns the value of the lane whose index differs in the bits of `mask`. All lanes of the warp
+// call it.
 template <class V>
 __device__ inline V shuffle_xor(V value, unsigned mask) {
   static_assert(sizeof(V) == 4 || sizeof(V) == 8);
   return __shfl_xor_sync(0xffffffff, value, int(mask));
 }
 
-// The value at an address that is aligned for it.
+// Returns the value at an address that is aligned for its type.
 template <class V>
 __device__ inline V read_aligned(const V* from) {
   return *from;
 }
 
-// A value of 16 bytes, aligned to that, in one access: of arrays of narrow values a compiler makes
-// several.
+// Returns a value of 16 bytes, aligned to 16, with one access. Compilers split arrays of narrow
+// values into several.
 template <class V>
 __device__ inline V read_wide(const V* from) {
   static_assert(sizeof(V) == sizeof(uint4));
   return std::bit_cast<V>(__ldcg(reinterpret_cast<const uint4*>(from)));
 }
 
-// `kCount` values that the threads of a block share, uninitialised: one array for each V, kCount
-// and kWhich. A kernel has 48 KiB.
+// Returns uninitialized shared memory of the block for `kCount` values: one array for each V,
+// kCount and kWhich. A kernel has 48 KiB.
 template <class V, std::size_t kCount, int kWhich = 0>
 __device__ inline V* shared() {
   __shared__ V values[kCount];
@@ -91,8 +94,8 @@ __device__ inline void atomic_add(std::uint64_t* to, std::uint64_t value) {
   static_assert(sizeof(std::uint64_t) == sizeof(unsigned long long));
   atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
 }
-// Adds one to *to and returns what it was. What the block wrote before its last barrier is visible
-// to blocks that count later, after their next barrier.
+// Adds one to *to and returns the old value. What the block wrote before its last barrier is
+// visible to blocks that count later, after their next barrier.
 __device__ inline std::uint32_t count_up(std::uint32_t* to) {
   return __nv_atomic_fetch_add(to, 1u, __NV_ATOMIC_ACQ_REL, __NV_THREAD_SCOPE_DEVICE);
 }
@@ -101,7 +104,7 @@ __device__ inline std::uint32_t count_up(std::uint32_t* to) {
 __device__ inline unsigned lowest_bit(std::uint32_t bits) {
   return unsigned(__ffs(int(bits)) - 1);
 }
-// Of what other blocks of the same kernel have written, too.
+// Reads a value that other blocks of the same kernel may have written.
 __device__ inline double read_fresh(const double* from) {
   return __ldcg(from);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Matrices in the memory of a block that a group of four warps multiplies together, the first of
-// which has a number that 4 divides: "wgmma" (PTX ISA), which GPUs of compute capability 9.0 alone
-// have, by code for sm_90a. The tests have a file of the same name.
+// Products of matrices in shared memory by warpgroups: "wgmma" (PTX ISA). A warpgroup is four
+// warps, and the index of the first is a multiple of 4. Only GPUs of compute capability 9.0 have
+// these instructions, for code compiled for sm_90a. The tests have a file of the same name.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace lockstep::engine::cuda {
 inline constexpr bool kHasGroups = __CUDA_ARCH__ == 900;
 inline constexpr unsigned kGroupThreads = 128;
 
-// A matrix of 16-bit numbers by squares of 8x8, each of eight pieces of 16 bytes one behind the
-// other (no swizzle). From a square to the next one it is `summed` bytes along the direction over
-// which products are summed, and `kept` bytes along the other one.
+// Descriptor of a matrix of 16-bit numbers, made of 8x8 core matrices without swizzle. A core
+// matrix is eight contiguous pieces of 16 bytes. Adjacent core matrices are `summed` bytes apart
+// along the dimension that the product sums over, and `kept` bytes apart along the other one.
 class GroupMatrix {
  public:
   __device__ GroupMatrix(const std::byte* at, unsigned summed, unsigned kept)
       : words_(std::uint64_t(__cvta_generic_to_shared(at)) >> 4 | std::uint64_t(summed) >> 4 << 16 |
                std::uint64_t(kept) >> 4 << 32) {}
-  // Returns the matrix that begins so many bytes further.
+  // Returns the matrix that begins `bytes` later.
   __device__ GroupMatrix further(unsigned bytes) const {
     GroupMatrix result = *this;
     result.words_ += bytes / 16;
@@ -34,25 +34,24 @@ class GroupMatrix {
   std::uint64_t words_;
 };
 
-// Returns the first lane's value, which all lanes of the warp have. A compiler then computes what
-// follows from it once for the warp, which these instructions want.
+// Returns the value of the first lane in all lanes of the warp. The compiler can then compute what
+// follows from it once per warp, which these instructions need.
 __device__ inline unsigned of_first_lane(unsigned value) {
   return __shfl_sync(0xffffffff, value, 0);
 }
 
-// Makes what this thread has written to the block's memory visible to the matrix units after the
-// next barrier.
+// Makes this thread's writes to shared memory visible to the tensor cores after the next barrier.
 __device__ inline void show_to_group() {
   if constexpr (kHasGroups) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Called before and after the products that add to these sums: keeps the compiler from moving what
-// writes or reads them across.
+// Keeps the compiler from moving accesses to the sums across this point. Call it before and after
+// the products that add to them.
 template <unsigned kCount>
 __device__ inline void fence_sums(float (&sums)[kCount]) {
   if constexpr (kHasGroups)
     for (float& sum : sums) asm volatile("" : "+f"(sum)::"memory");
 }
-// Comes before a series of products, when all their sums are fenced.
+// Begins a series of products. All their sums must be fenced before.
 __device__ inline void begin_products() {
   if constexpr (kHasGroups) asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -60,7 +59,7 @@ __device__ inline void begin_products() {
 __device__ inline void end_products() {
   if constexpr (kHasGroups) asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Waits until all products are in their sums, which are fenced then.
+// Waits until all products are in their sums. Fence the sums afterwards.
 __device__ inline void wait_for_products() {
   if constexpr (kHasGroups) asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
@@ -163,10 +162,11 @@ __device__ inline void multiply_add_bfloat16(float (&s)[kColumns / 2], const Gro
   }
 }
 
-// sums += a b for a of 64 x 16 and b of 16 x kColumns numbers of the 16-bit type T. The pieces of a
-// are of its rows, with kTurnA of its columns; those of b of its columns, with kTurnB of its rows.
-// With g = lane / 4 and t = lane % 4 a lane of warp w of the group has, for each eight columns,
-// rows 16 w + g, 16 w + g, 16 w + g + 8, 16 w + g + 8 at columns 2 t, 2 t + 1, 2 t, 2 t + 1.
+// Computes sums += a b, for a of 64 x 16 and b of 16 x kColumns numbers of the 16-bit type T. The
+// 16-byte pieces belong to rows of a (columns with kTurnA) and to columns of b (rows with kTurnB).
+// Let g = lane / 4 and t = lane % 4. For each eight columns, a lane of warp w of the warpgroup
+// holds four sums. Their rows are 16 w + g, 16 w + g, 16 w + g + 8, 16 w + g + 8; their columns are
+// 2 t, 2 t + 1, 2 t, 2 t + 1.
 template <class T, unsigned kColumns, bool kTurnA, bool kTurnB>
 __device__ inline void multiply_add(float (&s)[kColumns / 2], const GroupMatrix& a,
                                     const GroupMatrix& b) {

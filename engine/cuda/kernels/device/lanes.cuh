@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Words of 32 bits that hold a lane for each of several neighbours: one of float32, or two of a
-// 16-bit type. An instruction works on all lanes of a word. The tests have a file of the same name.
+// 32-bit words that hold one lane per neighbor: one float32, or two numbers of a 16-bit type. An
+// instruction works on all lanes of a word. The tests have a file of the same name.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -14,7 +14,7 @@
 
 namespace lockstep::engine::cuda {
 
-// Two numbers of a word.
+// Converts between a word and a pair of numbers.
 template <class T>
 __device__ inline auto pair_of(std::uint32_t word) {
   if constexpr (std::is_same_v<T, Half>)
@@ -29,7 +29,7 @@ __device__ inline std::uint32_t word_of(__nv_bfloat162_raw pair) {
   return std::bit_cast<std::uint32_t>(pair);
 }
 
-// Returns the larger number of each lane, or NaN where either is NaN.
+// Returns the larger number of each lane, or NaN if either is NaN.
 template <class T>
 __device__ inline std::uint32_t larger_lanes(std::uint32_t a, std::uint32_t b) {
   if constexpr (sizeof(T) == 4) {
@@ -53,7 +53,7 @@ __device__ inline std::uint32_t equal_lanes(std::uint32_t a, std::uint32_t b) {
   }
 }
 
-// Returns ones in the lanes whose small integers are equal: those below 256, which are denormal
+// Returns ones in the lanes whose integers are equal. The integers are below 256, and thus denormal
 // numbers of each type.
 template <class T>
 __device__ inline std::uint32_t same_lanes(std::uint32_t a, std::uint32_t b) {
@@ -64,8 +64,7 @@ __device__ inline std::uint32_t same_lanes(std::uint32_t a, std::uint32_t b) {
   }
 }
 
-// Returns four of the bytes of `a` (0 to 3) and `b` (4 to 7), those that the digits of `which`
-// name.
+// Returns four bytes of `a` (0 to 3) and `b` (4 to 7), selected by the digits of `which`.
 __device__ inline std::uint32_t chosen_bytes(std::uint32_t a, std::uint32_t b,
                                              std::uint32_t which) {
   return __byte_perm(a, b, which);

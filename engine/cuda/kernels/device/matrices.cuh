@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Small matrices that the lanes of a warp hold and multiply together, memory that a launch asks
-// for, and copies into it that go on while a thread works. The tests have a file of the same name.
+// Small matrices that the lanes of a warp hold and multiply, dynamic shared memory, and
+// asynchronous copies into it. The tests have a file of the same name.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -9,7 +9,7 @@
 
 namespace lockstep::engine::cuda {
 
-// Returns the memory that the block shares by Grid::shared, uninitialised, aligned to 16 bytes.
+// Returns the block's dynamic shared memory (Grid::shared), uninitialized and aligned to 16 bytes.
 __device__ inline std::byte* window() {
   extern __shared__ uint4 lockstep_window[];
   return reinterpret_cast<std::byte*>(lockstep_window);
@@ -19,7 +19,7 @@ __device__ inline unsigned shared_address(const void* at) {
   return unsigned(__cvta_generic_to_shared(at));
 }
 
-// Begins to copy 16 bytes of the GPU's memory into memory of the block. Both are aligned to that.
+// Starts a copy of 16 bytes from global to shared memory. Both addresses are aligned to 16.
 __device__ inline void copy_async(std::byte* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
                : "memory");
@@ -28,15 +28,15 @@ __device__ inline void copy_async(std::byte* to, const void* from) {
 __device__ inline void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Waits until all groups but the latest `kLeft` of this thread have arrived. A barrier shows them
-// to other threads.
+// Waits until all groups of this thread but the latest `kLeft` have arrived. A barrier makes them
+// visible to other threads.
 template <unsigned kLeft>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
-// Loads four matrices of 8x8 numbers of 16 bits, transposed. Lane 8 m + i gives the address of row
-// i of matrix m. Word m of lane 4 c + r is then the numbers of column c in rows 2 r and 2 r + 1.
+// Loads four 8x8 matrices of 16-bit numbers, transposed. Lane 8 m + i gives the address of row i of
+// matrix m. Word m of lane 4 c + r then holds column c of rows 2 r and 2 r + 1.
 __device__ inline void load_transposed(std::uint32_t (&words)[4], const std::byte* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -44,10 +44,10 @@ __device__ inline void load_transposed(std::uint32_t (&words)[4], const std::byt
                : "memory");
 }
 
-// sums += a b for a of 16x16 and b of 16x8 numbers of the 16-bit type T. With g = lane / 4 and
-// t = lane % 4 a lane has: of a, rows g, g + 8, g, g + 8 at columns 2 t and 2 t + 1, the last two
-// words 8 columns further; of b, rows 2 t and 2 t + 1, and 8 further, of column g; of the sums,
-// rows g, g, g + 8, g + 8 at columns 2 t, 2 t + 1, 2 t, 2 t + 1.
+// Computes sums += a b, for a of 16x16 and b of 16x8 numbers of the 16-bit type T. Let g = lane / 4
+// and t = lane % 4. A lane's words of a are in rows g, g + 8, g, g + 8 at columns 2 t and 2 t + 1;
+// the last two words are 8 columns further. Its words of b are in column g: rows 2 t, 2 t + 1, 2 t
+// + 8, 2 t + 9. Its sums are in columns 2 t, 2 t + 1, 2 t, 2 t + 1 of rows g, g, g + 8, g + 8.
 template <class T>
 __device__ inline void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4],
                                     const std::uint32_t (&b)[2]) {

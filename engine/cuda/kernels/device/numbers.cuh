@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Numbers of the element types, widened to float32 and rounded from it, by the GPU's own
-// instructions; the tests have a file of the same name. Widening is exact. Rounding goes to the
-// nearest, of two as near the even one; beyond the largest to infinity. NaN stays NaN, with other
-// bits.
+// Conversions between the element types and float32 by GPU instructions. The tests have a file of
+// the same name. Widening is exact. Rounding is to nearest even, and overflows to infinity. NaN
+// stays NaN, but its bits may change.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -44,7 +43,7 @@ __device__ inline Half narrow<Half>(float value) {
   return result;
 }
 
-// Returns the larger number of each of two packed pairs; NaN of `pair` stays NaN.
+// Returns the larger number of each of two packed pairs. NaN of `pair` stays NaN.
 template <class T>
 __device__ std::uint32_t at_least(std::uint32_t pair, std::uint32_t floor) {
   std::uint32_t result;

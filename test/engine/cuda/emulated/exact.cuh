@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The operations of engine/cuda/kernels/device/exact.cuh, for kernels that run in the emulator.
-// They are not inlined, so that nothing is fused with what comes before or after.
+// The operations of engine/cuda/kernels/device/exact.cuh for kernels in the emulator. They are not
+// inlined, so the compiler cannot fuse them with other operations.
 #pragma once
 #include <cmath>
 
@@ -27,7 +27,7 @@ Number root(Number a) {
   return std::sqrt(a);
 }
 
-// a b + c, rounded once.
+// Returns a b + c, rounded once.
 inline double fused(double a, double b, double c) {
   return std::fma(a, b, c);
 }

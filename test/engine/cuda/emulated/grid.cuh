@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The machine of engine/cuda/kernels/device/grid.cuh, for kernels that run in the emulator.
+// The functions of engine/cuda/kernels/device/grid.cuh for kernels in the emulator.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -74,7 +74,7 @@ V read_wide(const V* from) {
   return *from;
 }
 
-// The address of `key` tells the arrays apart.
+// Returns a shared array; the address of `key` identifies it.
 template <class V, std::size_t kCount, int kWhich = 0>
 V* shared() {
   static_assert(std::is_trivially_copyable_v<V>);

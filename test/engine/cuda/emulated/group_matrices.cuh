@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The machine of engine/cuda/kernels/device/group_matrices.cuh, for kernels that run in the
-// emulator: a thread finds the numbers of its sums by itself.
+// The functions of engine/cuda/kernels/device/group_matrices.cuh for kernels in the emulator: each
+// thread reads the operands of its sums itself.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -26,8 +26,8 @@ class GroupMatrix {
   }
   GroupMatrix further(unsigned bytes) const { return {at_ + bytes, summed_, kept_}; }
 
-  // The number at a place along the direction that is summed and the other one. `kAcross`: pieces
-  // are of the other direction.
+  // Returns the element at `summed` along the summed direction and `kept` along the other one.
+  // `kAcross`: pieces run along the other direction.
   template <class T, bool kAcross>
   float number(unsigned summed, unsigned kept) const {
     const unsigned piece = kAcross ? summed % 8 : kept % 8, place = kAcross ? kept % 8 : summed % 8;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The words of engine/cuda/kernels/device/lanes.cuh, for kernels that run in the emulator.
+// The words of engine/cuda/kernels/device/lanes.cuh for kernels in the emulator.
 #pragma once
 #include <array>
 #include <bit>

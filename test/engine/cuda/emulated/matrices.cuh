@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The machine of engine/cuda/kernels/device/matrices.cuh, for kernels that run in the emulator.
+// The functions of engine/cuda/kernels/device/matrices.cuh for kernels in the emulator.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -57,7 +57,7 @@ struct EmulatedProduct {
   std::array<std::array<T, 2>, 2> b;
   float* sums = nullptr;
 
-  // Its lane's numbers of a row of a and of a column of b.
+  // Returns the lane's elements of a row of a and of a column of b.
   float of_a(bool lower, unsigned k) const { return wide(a[2 * (k / 8) + lower][k % 2]); }
   float of_b(unsigned k) const { return wide(b[k / 8][k % 2]); }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The conversions of engine/cuda/kernels/device/numbers.cuh, for kernels that run in the emulator:
-// those of engine/base.
+// The conversions of engine/cuda/kernels/device/numbers.cuh for kernels in the emulator,
+// implemented by engine/base.
 #pragma once
 #include <array>
 #include <bit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The store of engine/cuda/kernels/device/store.cuh, for kernels that run in the emulator, which
-// stops the program where a GPU would: at an address that is not aligned.
+// The store of engine/cuda/kernels/device/store.cuh for kernels in the emulator. Like a GPU, it
+// stops the program at an unaligned address.
 #pragma once
 #include <cstdint>
 

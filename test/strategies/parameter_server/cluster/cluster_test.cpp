@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tasks of a job, their names, roles and addresses.
+// The tasks of a job, with their names, roles and addresses.
 #include "strategies/parameter_server/cluster/cluster.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ std::string error_of(const std::function<void()>& work) {
   return "no error";
 }
 
-// "chief 0, worker 1, ps 0".
+// Returns the roles of all ranks, for example "chief 0, worker 1, ps 0".
 std::string roles(int size, int servers) {
   std::string text;
   for (int rank = 0; rank < size; ++rank) {
@@ -60,7 +60,7 @@ TEST(Cluster, AServerTooManyOrTooFewIsRefused) {
   EXPECT_EQ(error_of([] { role_of_rank(-1, 6, 2); }), "there is no rank -1 of 6 ranks");
 }
 
-// The cluster of a launcher's ranks gives each rank the role that it gave itself before addresses
+// The cluster of a launcher's ranks gives each rank the role that the rank took before addresses
 // were known.
 TEST(Cluster, RanksHaveTheirRolesAndAddresses) {
   for (int size = 2; size < 8; ++size) {

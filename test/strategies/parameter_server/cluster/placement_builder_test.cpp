@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Variables that are pinned by the scopes in which they are created.
+// Scopes pin the variables that are created in them.
 #include "strategies/parameter_server/cluster/placement_builder.h"
 
 #include <gmock/gmock.h>

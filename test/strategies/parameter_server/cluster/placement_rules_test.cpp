@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What flags say about placing and cutting variables.
+// Flags set the rules for placing and partitioning variables.
 #include "strategies/parameter_server/cluster/placement_rules.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Names of tasks and devices, whole and partial.
+// Full and partial names of tasks and devices.
 #include "strategies/parameter_server/cluster/task_name.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// TF_CONFIG: what is read of it, and which line says what is wrong with it.
+// TF_CONFIG is parsed, and an error names what is wrong in one line.
 #include "strategies/parameter_server/cluster/tf_config.h"
 
 #include <gmock/gmock.h>
@@ -71,7 +71,7 @@ TEST(TfConfig, AChiefIsTheFirstOfTheWorkers) {
   EXPECT_EQ(task(R"({"type":"evaluator","index":1})"), (ClusterTask{Role::kEvaluator, 1}));
 }
 
-// Whether evaluators are listed, and by whom, makes no other cluster.
+// The cluster does not depend on whether evaluators are listed, or by which task.
 TEST(TfConfig, EvaluatorsAreNotOfTheCluster) {
   const std::string_view task = R"({"type":"evaluator","index":0})";
   const auto without =
@@ -180,7 +180,7 @@ TEST(TfConfig, AllReduceRefusesServers) {
   EXPECT_EQ(error_of(with_task(task, R"({"worker":["a:1","b:1"]})"), kAllReduce), "no error");
 }
 
-// Whatever stands in the variable, the error is one short line, or there is none.
+// Any content of the variable gives no error or one short line.
 TEST(TfConfig, GarbageIsRefusedInOneShortLine) {
   const std::string nested(32'768, '['), closed(32'768, ']'), letters(65'536, 'x');
   for (const std::string& text :

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which server holds which rows of which variable. Most tests place a small classifier: two dense
-// layers, of which one weight is 99 % of all bytes.
+// The placement of variables' rows on servers. Most tests place a small classifier of two dense
+// layers, in which one weight has 99 % of all bytes.
 #include "strategies/parameter_server/cluster/variable_placement.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ TEST(VariablePlacement, GreedyTakesTheServerWithTheFewestBytesAndOfSeveralTheLow
   EXPECT_THAT(servers_of(greedy), ElementsAre(0, 1, 1, 1));
   EXPECT_THAT(greedy.server_bytes, ElementsAre(313'600, 4'440));
 
-  // With three servers the largest load only falls by the last bias: it is one variable.
+  // A third server lowers the largest load only by the last bias, because w1 is one variable.
   EXPECT_EQ(place_variables(classifier(), 3, {}).server_bytes[0], 313'640);
   const auto three = place_variables(classifier(), 3, {GreedyBytes{}});
   EXPECT_THAT(servers_of(three), ElementsAre(0, 1, 2, 1));
@@ -100,7 +100,8 @@ TEST(VariablePlacement, ABillionRowsAreCutWithoutTakingMemory) {
   EXPECT_EQ(bytes, 80'000'000'000u);
 }
 
-// Of any cutting: rows are covered in order, sizes differ by one at most, larger ones first.
+// For any partition, shards cover the rows in order. Their sizes differ by at most one row, and
+// larger shards come first.
 TEST(Partition, ShardsFollowEachOtherAndDifferByOneRowAtMost) {
   engine::Random random(1);
   for (int round = 0; round < 2'000; ++round) {
@@ -120,25 +121,25 @@ TEST(Partition, ShardsFollowEachOtherAndDifferByOneRowAtMost) {
 }
 
 TEST(Partition, EachKindMakesAsManyShardsAsItSays) {
-  const VarInfo w1 = float32("w1", {784, 100});  // 400 bytes a row
+  const VarInfo w1 = float32("w1", {784, 100});  // 400 bytes per row
   EXPECT_EQ(shards_of(WholeVariables{}, w1, 3), 1u);
   EXPECT_EQ(shards_of(FixedShards{5}, w1, 3), 5u);
   EXPECT_EQ(shards_of(FixedShards{900}, w1, 3), 784u);
   EXPECT_EQ(shards_of(FixedShards{3}, float32("scalar", {}), 3), 1u);
 
   EXPECT_EQ(shards_of(MinShardBytes{100'000}, w1, 4), 3u);
-  EXPECT_EQ(shards_of(MinShardBytes{100'000}, w1, 2), 2u);  // no more than servers
+  EXPECT_EQ(shards_of(MinShardBytes{100'000}, w1, 2), 2u);  // at most one per server
   EXPECT_EQ(shards_of(MinShardBytes{1}, w1, 4), 4u);
   EXPECT_EQ(shards_of(MinShardBytes{1'000'000}, w1, 4), 1u);
 
   EXPECT_EQ(shards_of(MaxShardBytes{104'800}, w1, 2), 3u);
   EXPECT_EQ(shards_of(MaxShardBytes{104'799}, w1, 2),
-            4u);  // 261 rows fit, and 784 are more than 3 * 261
+            4u);  // 261 rows per shard at most
   EXPECT_EQ(shards_of(MaxShardBytes{1'000'000}, w1, 2), 1u);
-  EXPECT_EQ(shards_of(MaxShardBytes{1}, w1, 2), 784u);  // a row is the least
+  EXPECT_EQ(shards_of(MaxShardBytes{1}, w1, 2), 784u);  // at least one row per shard
 }
 
-// The bounds hold for the shards themselves, and one shard more, or less, would break them.
+// Every shard obeys the bound, and one shard more, or less, would break it.
 TEST(Partition, BoundsOfBytesHoldForEveryShard) {
   engine::Random random(2);
   for (int round = 0; round < 2'000; ++round) {
@@ -181,8 +182,8 @@ TEST(Partition, WhatCannotBeCutIsNamed) {
   EXPECT_THAT(error_of([&] { shards_of(MaxShardBytes{0}, good, 1); }), HasSubstr("good"));
 }
 
-// A pin goes before a partitioner, that before the placer, and a function without an opinion leaves
-// it to the turns.
+// A pin takes precedence over a partitioner, which takes precedence over the placer. If the placer
+// returns no task, the round-robin order decides.
 TEST(VariablePlacement, ThePinComesFirstThenThePartitionerThenThePlacerThenTheTurns) {
   const VarInfo v = float32("v", {6, 2}), other = float32("other", {1});
   const PlacementFunction to_two = [](const VarInfo&) { return parse_task_name("/job:ps/task:2"); };
@@ -190,7 +191,7 @@ TEST(VariablePlacement, ThePinComesFirstThenThePartitionerThenThePlacerThenTheTu
   const struct {
     bool pin, partitioner;
     Placer placer;
-    std::vector<std::size_t> servers;  // of each shard of v
+    std::vector<std::size_t> servers;  // one entry per shard of v
   } rows[] = {
       {true, true, to_two, {1}},         {true, true, silent, {1}},
       {true, false, to_two, {1}},        {true, false, GreedyBytes{}, {1}},
@@ -213,7 +214,7 @@ TEST(VariablePlacement, WhatIsPinnedTakesNoTurnButCountsInBytes) {
   turns.pins["b1"] = parse_task_name("/job:ps/task:2");
   EXPECT_THAT(servers_of(place_variables(classifier(), 3, turns)), ElementsAre(0, 2, 1, 2));
   PlacementRules greedy{GreedyBytes{}};
-  greedy.pins["w1"] = parse_task_name("/job:ps");  // its task 0
+  greedy.pins["w1"] = parse_task_name("/job:ps");  // means task 0
   EXPECT_THAT(servers_of(place_variables(classifier(), 2, greedy)), ElementsAre(0, 1, 1, 1));
 }
 
@@ -274,8 +275,8 @@ TEST(VariablePlacement, NamesMustBeThereAndBeDifferent) {
             "variables need at least one server");
 }
 
-// Of random variables, servers and rules: every row lies somewhere once, the bytes of servers are
-// those of their shards, whose numbers count from 0, and a second call gives the same.
+// For random variables, servers and rules, every row lies in exactly one shard. A server's bytes
+// are the sum of its shards, which are numbered from 0. A second call returns the same placement.
 TEST(VariablePlacement, EveryRowLiesInOneShardAndTheSumsAreRight) {
   engine::Random random(3);
   for (int round = 0; round < 300; ++round) {
@@ -343,7 +344,7 @@ TEST(VariablePlacement, OrdersThatDifferAreBothShown) {
             "3 b2 10, 40 bytes: rows 0-9 on server 1");
 }
 
-// Whatever tasks could disagree on is part of the text, and so of the hash.
+// The text, and so the hash, has every property that two tasks could disagree on.
 TEST(VariablePlacement, EveryDifferenceChangesTheText) {
   const auto base = place_variables(classifier(), 2, {});
   const auto differs = [&](std::size_t servers, const PlacementRules& rules, auto change) {

@@ -23,7 +23,7 @@ void EchoService::call(std::string_view method, Message request,
     }
     reply.message = std::move(request);
   } else if (method == "Count") {
-    // A protobuf field, number 1, of a number below 128.
+    // A protobuf field with number 1 and a value below 128.
     reply.message.head = {char(0x08), char(std::min<std::size_t>(request.body.size(), 127))};
   } else if (method == "Fail") {
     reply = strategies::rpc::failed(engine::Code(request.head.at(1)), body_of(request));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A connection that fails when the test wants it: before a call is sent, or after the service did
-// what was asked and its reply is lost; or that is slow. Faults go by the number of the call.
+// A connection that injects faults by the number of the call. A call can fail before it is sent,
+// its reply can be lost after the service executed it, or it can be delayed.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -14,13 +14,13 @@ namespace lockstep::test {
 struct Fault {
   enum class What { kNone, kNotSent, kReplyLost };
   What what = What::kNone;
-  engine::Clock::duration delay{0};  // before it is sent, or fails
+  engine::Clock::duration delay{0};  // before it is sent or fails
   engine::Code code = engine::Code::kUnavailable;
 };
 
 class FaultyConnection : public strategies::rpc::Connection {
  public:
-  // `fault` is asked for call 0, 1, ... in the order in which they start, under no lock.
+  // `fault` is called for call 0, 1, ... in the order in which they start, without a lock held.
   FaultyConnection(std::unique_ptr<strategies::rpc::Connection> connection,
                    std::function<Fault(std::size_t call)> fault);
   ~FaultyConnection() override;

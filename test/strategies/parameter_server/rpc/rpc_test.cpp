@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calls without a network: bytes of messages, calls within a process, attempts that are repeated.
+// Calls without a network: the bytes of messages, calls within a process, and retries.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using What = Fault::What;
 
-constexpr auto kLong = std::chrono::milliseconds(60s);  // that only a defect reaches
+constexpr auto kLong = std::chrono::milliseconds(60s);  // reached only by a defect
 
 std::future<Reply> start(strategies::rpc::Connection& connection, std::string_view method,
                          Message request, Clock::duration within = kLong) {
@@ -45,14 +45,14 @@ Slice slice_of(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size(), nullptr};
 }
 
-// The bytes as they would come, cut into pieces of this size.
+// Parses the bytes as if they arrived in slices of `piece` bytes.
 Message parsed(const std::string& bytes, std::size_t piece) {
   const auto owner = std::make_shared<const std::string>(bytes);
   std::vector<Slice> slices;
   for (std::size_t i = 0; i < bytes.size(); i += piece) {
     slices.push_back({reinterpret_cast<const std::byte*>(owner->data()) + i,
                       std::min(piece, bytes.size() - i), owner});
-    slices.push_back({});  // gRPC has empty ones, too
+    slices.push_back({});  // gRPC also has empty slices
   }
   return strategies::rpc::parse(slices);
 }
@@ -114,27 +114,27 @@ TEST(Framing, WhatIsNoMessageIsRefused) {
   for (const std::string& bytes : {
            std::string("\x08"),      // a field without its number
            std::string("\x08\x80"),  // a number that does not end
-           std::string("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),  // of 11 bytes
+           std::string("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),  // 11 bytes
            std::string("\x0a\x05"
-                       "abc"),  // three of five bytes
+                       "abc"),  // 3 of 5 bytes
            std::string("\x7a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
-                       "abc"),  // of 2^64 - 1
+                       "abc"),  // 2^64 - 1 bytes
            std::string("\x11"
-                       "1234567"),  // seven of eight
+                       "1234567"),  // 7 of 8 bytes
            std::string("\x25"
-                       "123"),                              // three of four
+                       "123"),                              // 3 of 4 bytes
            std::string("\x02\x00", 2),                      // field 0
-           std::string("\x0b"),                             // groups are not
-           std::string("\x0e"),                             // there is no type 6
-           std::string("\x78\x01"),                         // a body that is a number
-           std::string("\xfa\xff\xff\xff\xff\x01\x00", 7),  // no field has such a number
+           std::string("\x0b"),                             // groups are not supported
+           std::string("\x0e"),                             // wire type 6 does not exist
+           std::string("\x78\x01"),                         // a body of the wrong type
+           std::string("\xfa\xff\xff\xff\xff\x01\x00", 7),  // the field number is too large
        }) {
     SCOPED_TRACE(testing::PrintToString(bytes));
     for (const std::size_t piece : {1, 100}) EXPECT_THROW(parsed(bytes, piece), Error);
   }
 }
 
-// Either refused, or what is read makes the same bytes again, in order.
+// A damaged message is refused, or what was parsed serializes to the same bytes in order.
 TEST(Framing, TenThousandDamagedMessagesAreRefusedOrRead) {
   engine::Random random(engine::stream_key(1, "damaged messages"));
   const Message good = message_of(kHead, 40);
@@ -200,7 +200,7 @@ TEST(InProcessTest, BytesWithAnOwnerAreNotCopiedAndOthersAreKept) {
   auto reply = start(connection, "Silent", unowned, 20ms);
   ASSERT_TRUE(service.wait_silent(1));
   EXPECT_EQ(reply.get().code, Code::kTimeout);
-  text.reset();  // the service has the message still, and may read it
+  text.reset();  // the service still holds the message
   service.answer();
 }
 
@@ -211,7 +211,7 @@ TEST(InProcessTest, ASilentServiceEndsAtTheDeadlineAndHearsOfIt) {
   ASSERT_TRUE(service.wait_silent(1));
   EXPECT_EQ(reply.get().code, Code::kTimeout);
   EXPECT_TRUE(service.silent_callers()[0]->gone());
-  service.answer();  // too late: nobody hears it, and it harms nobody
+  service.answer();  // a late answer does no harm
   EXPECT_TRUE(start(connection, "Echo", {}).get().ok());
 }
 
@@ -228,7 +228,7 @@ TEST(InProcessTest, CallsUnderWayAreAbortedAtTheEnd) {
 
 class Retrying : public testing::Test {
  protected:
-  // Calls for which `fault` is asked; pauses of 1 to 4 ms.
+  // Returns a connection that retries after 1 to 4 ms. `fault` is called for each attempt.
   Retry& connect(std::function<Fault(std::size_t)> fault) {
     auto faulty =
         std::make_unique<FaultyConnection>(std::make_unique<InProcess>(service_), std::move(fault));
@@ -274,7 +274,7 @@ TEST_F(Retrying, TheDeadlineEndsTheAttempts) {
   EXPECT_EQ(reply.code, Code::kUnavailable);
   EXPECT_THAT(reply.why, HasSubstr("as the test wants (tried "));
   EXPECT_GT(retry_->retries(), 2u);
-  EXPECT_GE(Clock::now(), deadline - 5ms);  // nobody gave up early: pauses are of 4 ms at most
+  EXPECT_GE(Clock::now(), deadline - 5ms);  // pauses are at most 4 ms
 }
 
 TEST_F(Retrying, ACallBetweenAttemptsHoldsUpNobody) {
@@ -321,8 +321,7 @@ TEST_F(Retrying, PausesDoubleButForAPartThatIsDrawn) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     const std::vector<double> pauses = pauses_of(seed);
     ASSERT_EQ(pauses.size(), 4u);
-    // The k-th pause is at least half of 8 ms doubled k times; how much more is the machine's
-    // affair.
+    // The k-th pause is at least half of 8 ms doubled k times. The machine decides how much longer.
     for (std::size_t i = 0; i < pauses.size(); ++i) EXPECT_GE(pauses[i], 4.0 * double(1 << i));
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bodies of calls in memory that two tasks of a host map. Here both are this process, and map it at
-// two places.
+// Bodies of calls travel in memory that two tasks of a host map. Here both tasks are this process,
+// which maps the memory at two addresses.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,10 +30,10 @@ using engine::Log;
 using namespace strategies::rpc;
 using collectives::MappedMemory;
 
-constexpr auto kLong = 60s;  // that only a defect reaches
+constexpr auto kLong = 60s;  // reached only by a defect
 constexpr std::size_t kMega = std::size_t(1) << 20;
 
-// What stands between two tasks: counts the bytes of bodies that go by it, both ways.
+// Counts the bytes of bodies that travel between two tasks in both directions.
 class Wire : public Service {
  public:
   explicit Wire(Service& service) : service_(service) {}
@@ -59,7 +59,7 @@ class Wire : public Service {
   Service& service_;
 };
 
-// Answers "Keep" when the test wants it; looks at the request's body until then.
+// Holds the request of "Keep" and reads its body until the test answers.
 class Keeper : public Service {
  public:
   explicit Keeper(Service& others) : others_(others) {}
@@ -107,7 +107,7 @@ class SharedMemory : public testing::Test {
                      [promise](Reply reply) { promise->set_value(std::move(reply)); });
     return promise->get_future();
   }
-  // An echo, and place for its answer.
+  // Returns a request for "Echo" with room for its answer.
   static Message message(std::size_t bytes, std::uint64_t seed, std::size_t slices = 1) {
     Message message = message_of("head", bytes, seed, slices);
     message.answer_bytes = bytes;
@@ -174,8 +174,8 @@ TEST_F(SharedMemory, CallsOfAllSizesAtOnceKeepTheirBytesApart) {
   EXPECT_EQ(wire_.bytes, 0u);
 }
 
-// The service reads a request, and writes its answer, after its caller gave up. What comes after
-// may neither change the one nor be changed by the other.
+// The service reads a request, and writes its answer, after its caller gave up. Later calls neither
+// change that request nor are changed by that answer.
 TEST_F(SharedMemory, MemoryOfACallThatWasGivenUpIsNobodyElses) {
   const auto connection = connect();
   const Message slow = message(kMega, 1);
@@ -308,7 +308,7 @@ TEST_F(HostileSharedMemory, BodiesLieWithinTheMemory) {
   for (const auto& [body, place] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
            {50000, 100001 - SharedService::answer_at(50000)},
            {100001, 0},
-           {99999, 0},  // its answer would begin behind the end
+           {99999, 0},  // its answer would begin past the end
            {0, 100001},
            {kHuge, 0},
            {kHuge - 10, 20},
@@ -330,13 +330,13 @@ TEST_F(HostileSharedMemory, IsTheMemoryThatWasToldOf) {
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   EXPECT_THAT(refusal(ends[0], address.bytes, address.key), testing::HasSubstr("no file"));
   close(ends[0]), close(ends[1]);
-  // As large, with the key in its place, but its owner could cut it short.
+  // This file has the right size and key, but its owner could truncate it.
   const int loose = memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   ASSERT_EQ(ftruncate(loose, 102400 + 4096), 0);
   ASSERT_EQ(pwrite(loose, &address.key, 8, 102400), 8);
   EXPECT_THAT(refusal(loose, address.bytes, address.key), testing::HasSubstr("cut short"));
   ASSERT_EQ(fcntl(loose, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-  EXPECT_EQ(refusal(loose, address.bytes, address.key), "");  // and then it is as good as any
+  EXPECT_EQ(refusal(loose, address.bytes, address.key), "");  // sealed, it is accepted
   close(loose);
   lockstep::SharedRequest request = good_;
   for (const char* text : {"", "1:2:3", "0:1:2:3", "1:2:3:4:5", "-1:2:3:4", "/etc/passwd"}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a server takes for its clients is bounded, and it tells of itself meanwhile.
+// The memory that a server takes for its clients is bounded, and it reports its status meanwhile.
 #include "strategies/parameter_server/server/memory_budget.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ NamedVariables::Value floats(std::size_t elements) {
   return {{elements}, engine::DType::kFloat32, slices_of(std::vector<float>(elements))};
 }
 
-// How many of them fit, until one is refused.
+// Returns how many calls of `one` succeed before one is refused for memory.
 std::size_t count_until_refused(const std::function<void(std::size_t)>& one) {
   constexpr std::size_t kVeryMany = 100'000;
   for (std::size_t i = 0; i < kVeryMany; ++i)
@@ -50,13 +50,14 @@ TEST_F(Budget, CountsArraysOfJobsAndVariables) {
               HasSubstr("the job of container 'c' needs"));
   spec.rule = sgd_rule();
   EXPECT_EQ(small.open("c", 1, spec), 48u);
-  EXPECT_EQ(small.open("c", 2, spec), 48u);  // instead of the first
+  EXPECT_EQ(small.open("c", 2, spec), 48u);  // replaces the first
   EXPECT_NE(refused([&] { small.assign("c", "y", How::kInit, floats(4)); }, Code::kMemory), "");
   small.reset("c");
   EXPECT_EQ(small.budget().taken(), 0u);
 }
 
-// A thousand bytes at least stay for each.
+// Names and empty entries count: more than 3,000 bytes for a container with a long name, 500 for an
+// empty variable, and 5,000 for an empty job of ten workers.
 TEST_F(Budget, CountsNamesAndWhatIsEmpty) {
   constexpr std::size_t kMost = 1 << 20;
   ShardStore store(*ops, kMost);
@@ -155,7 +156,7 @@ TEST_F(Budget, CountsChunksThatReadersKeep) {
   }
 }
 
-// Arithmetic holds up neither the status nor what has nothing to do with it.
+// Arithmetic blocks neither the status nor unrelated calls.
 TEST_F(Budget, TellsOfItselfWhileOneAdds) {
   std::latch begun(1), go_on(1);
   const auto slow =
@@ -181,8 +182,8 @@ TEST_F(Budget, TellsOfItselfWhileOneAdds) {
   adding.get();
 }
 
-// The memory of a job is taken without the store's lock. A busy machine may leave no time to ask:
-// it is tried again.
+// A job's memory is allocated without the store's lock. The test retries, because a busy machine
+// may leave no time to ask for the status.
 TEST_F(Budget, TellsOfItselfWhileAJobIsOpened) {
   int told = 0;
   for (int tries = 0; tries < 50 && told <= 3; ++tries) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Weights that come with the answers to a worker's pushes: of which version they are.
+// Weights that arrive with the answers to a worker's pushes have the right version.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ JobSpec job(std::uint64_t most_staleness = 0) {
   return spec;
 }
 
-// Half of a step of the worker: elements [0, 5), then with `last` [5, 10).
+// Returns half of a worker's step: elements [0, 5), or with `last` elements [5, 10).
 PushOrder half(SmallServer& server, std::uint32_t worker, bool last) {
   PushOrder order = server.order(worker, std::vector<float>(kElements / 2, 1.0f));
   order.parts = {{0, last ? kElements / 2 : 0, last ? kElements : kElements / 2}};

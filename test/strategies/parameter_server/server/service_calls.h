@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calls to a service as a client makes them, whose replies are there when they return.
+// Synchronous calls to a service, as a client makes them.
 #pragma once
 #include <span>
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace lockstep::test {
 
-// Waits ten seconds for it at most.
+// Waits at most ten seconds for the reply.
 strategies::rpc::Reply call(strategies::rpc::Service& service, const std::string& method,
                             strategies::rpc::Message request,
                             strategies::CallerPointer caller = nullptr);
 strategies::rpc::Message message_of(const google::protobuf::MessageLite& head,
                                     std::vector<strategies::rpc::Slice> body = {});
 
-// A call that goes well: its reply's head; the floats of its body into `body`.
+// Makes a call that must succeed. Returns the reply's head and writes its floats to `body`.
 template <class Answer>
 Answer ask(strategies::rpc::Service& service, const std::string& method,
            const google::protobuf::MessageLite& head, std::span<const float> sent = {},
@@ -30,9 +30,10 @@ Answer ask(strategies::rpc::Service& service, const std::string& method,
   return answer;
 }
 
-// A job of container "job", generation 1: "w" [4, 2], "table" [10, 3] by rows 2 to 8; two workers.
+// Returns the request for container "job", generation 1, two workers: "w" [4, 2], and rows 2 to 8
+// of "table" [10, 3].
 OpenRequest small_job_message();
-// Opened, with values.
+// Opens the job and sets its start values.
 void open_small_job(strategies::rpc::Service& service);
 
 }  // namespace lockstep::test

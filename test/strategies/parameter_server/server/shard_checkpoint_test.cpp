@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Servers' shards in checkpoints: from any number of servers to any other, and to and from others.
+// Checkpoints move servers' shards between any numbers of servers, and between strategies.
 #include "strategies/parameter_server/server/shard_checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,8 @@ using testing::HasSubstr;
 
 constexpr std::size_t kRows = 12, kColumns = 5, kTable = 30;
 
-// One of so many servers, each with rows of "w" and of the sparse "table"; the first has "b".
+// Returns the job of one of `servers` servers. Each holds rows of "w" and of the sparse "table";
+// the first also holds "b".
 JobSpec part_of_job(std::size_t server, std::size_t servers) {
   JobSpec spec;
   const auto rows = [&](ShardSpec shard, std::size_t all) {
@@ -43,7 +44,7 @@ float value(std::size_t seed, std::size_t element) {
   return float(std::sin(double(100 * seed + element)));
 }
 
-// A job on servers, driven with gradients that depend on the variable's element alone.
+// Runs a job on servers with gradients that depend only on the variable's element.
 struct Cluster {
   explicit Cluster(std::size_t servers) : sequences(servers, 0) {
     for (std::size_t s = 0; s < servers; ++s) {
@@ -76,8 +77,8 @@ struct Cluster {
     if (answer.error) throw *answer.error;
     return answer;
   }
-  // One step: all of "b" and of rows from 3 on of "w", the rows before only in even steps; every
-  // fourth row of the table.
+  // Pushes one step. It touches all of "b", the rows of "w" from 3 on (the others only in even
+  // steps), and every fourth row of the table.
   void step(std::size_t number) {
     for (std::size_t s = 0; s < stores.size(); ++s) {
       for (std::uint32_t i = 0; i < shards(s).size(); ++i) {
@@ -148,10 +149,10 @@ struct Cluster {
 
   std::unique_ptr<engine::Ops> ops = engine::host_devices()[0]->ops(DType::kFloat32, {});
   std::vector<std::unique_ptr<ShardStore>> stores;
-  std::vector<std::uint64_t> sequences;  // of worker 0, by server
+  std::vector<std::uint64_t> sequences;  // of worker 0, one per server
 };
 
-// With all that the optimizer keeps: goes on with the same bits as if nothing had been.
+// A restored job, with its optimizer slots, continues with the same bits as an undisturbed one.
 TEST(ShardCheckpoint, FromAnyNumberOfServersToAnyOther) {
   for (const std::size_t from : {1, 2, 3}) {
     MemoryStorage storage;
@@ -194,7 +195,7 @@ TEST(ShardCheckpoint, IsReadByThoseWhoKnowNoServers) {
   for (std::size_t i = 0; i < moment.size(); ++i) EXPECT_NEAR(moment[i], 0.1f * value(7, i), 1e-7);
 }
 
-// What another strategy wrote after so many steps: they are the version, and Adam's.
+// The step of another strategy's checkpoint becomes the version and Adam's step.
 TEST(ShardCheckpoint, OfAnotherStrategyGoesOnAtItsStep) {
   MemoryStorage storage;
   engine::Checkpoints checkpoints(storage, "saves", 3, Cluster::quiet());
@@ -233,8 +234,8 @@ TEST(ShardCheckpoint, OfAnotherStrategyGoesOnAtItsStep) {
   EXPECT_EQ(weights[kRows * kColumns + 2], 1.0f);
 }
 
-// The server died after step 7 and came back with the checkpoint of step 5. Workers go on counting:
-// what came before the checkpoint is known, what came after it is lost, and said to be.
+// If a server dies after step 7 and is restored from the checkpoint of step 5, workers continue to
+// count. Pushes before the checkpoint are known; pushes after it are lost and reported as lost.
 TEST(ShardCheckpoint, PushesAfterItAreCountedAsLost) {
   MemoryStorage storage;
   Cluster cluster(2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The small parts that a server's shards are made of.
+// The small parts of a server's shards.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -95,7 +95,7 @@ TEST(SequenceTable, RefusesRangesThatAreNone) {
   }
 }
 
-// What was lent stays as it was, and what was given back is written in place.
+// Lent chunks keep their values, and returned chunks are written in place.
 TEST(ChunkedArray, LendsWithoutACopyAndWritesBesideIt) {
   const std::size_t elements = ChunkedArray::kChunk * 2 + 100;
   ChunkedArray array(elements, sizeof(float));
@@ -135,7 +135,7 @@ TEST(ChunkedArray, LendsWithoutACopyAndWritesBesideIt) {
   EXPECT_EQ(same[0].data, place) << "nobody had it on loan: it is written in place";
 }
 
-// The last chunk is short: its memory, on loan once, must not be taken for a longer one's.
+// The memory of the short last chunk, once lent, is not reused for a full chunk.
 TEST(ChunkedArray, NoShortChunkTakesTheirPlace) {
   const std::size_t whole = ChunkedArray::kChunk;
   ChunkedArray array(whole + 1, sizeof(float));
@@ -200,8 +200,8 @@ TEST(ArrayReader, KeepsAlignedSlicesWithoutACopy) {
   EXPECT_EQ(reader.keep(90, engine::DType::kFloat32).get(), body[0].data + 40);
 }
 
-// To the nearest, of two as near the even one: 1 + 2^-8 lies between two and goes down to 1, 1 + 3
-// 2^-8 up to 1 + 2^-6.
+// Rounding goes to the nearest value, and ties go to even: 1 + 2^-8 is a tie and rounds down to 1,
+// 1 + 3 2^-8 rounds up to 1 + 2^-6.
 TEST(ArrayReader, RoundsToBfloat16AndWidensIt) {
   const std::vector<float> values{1.0f, 1.00390625f, 1.01171875f, 1.0040f, -2.5f};
   const std::vector<float> rounded{1.0f, 1.0f, 1.015625f, 1.0078125f, -2.5f};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A store behind messages: what a client in any language sees.
+// The store behind its messages, as a client in any language sees it.
 #include "strategies/parameter_server/server/shard_service.h"
 
 #include <gmock/gmock.h>
@@ -218,7 +218,7 @@ TEST(ShardService, RefusesWhatIsNoCall) {
   EXPECT_EQ(server.store.checksum(), before);
 }
 
-// Every method's message, damaged. What is refused changes nothing; what is not has an answer.
+// Every method survives damaged messages. A refused message changes nothing; any other is answered.
 TEST(ShardService, LivesThroughAnyBytes) {
   struct Seed {
     std::string method;
@@ -278,7 +278,7 @@ TEST(ShardService, LivesThroughAnyBytes) {
   restore.set_step(3);
   restore.add_zero("momentum/");
   add("Restore", restore);
-  seeds.push_back({"Status", {std::string("\x08\x01", 2), {}}});  // a field that nobody knows
+  seeds.push_back({"Status", {std::string("\x08\x01", 2), {}}});  // an unknown field
   DoneRequest done;
   done.set_why("over");
   add("Done", done);
@@ -296,7 +296,7 @@ TEST(ShardService, LivesThroughAnyBytes) {
     if (number % 7 == 0 && !message.body.empty()) message.body[0].size -= number % 5;
     const std::uint64_t before = server->store.checksum();
     const auto caller = std::make_shared<TestCaller>();
-    caller->go();  // what waits is ended by the next call to the container, or the sweep
+    caller->go();  // the next call or the sweep ends waits
     const rpc::Reply reply = call(server->service, seed.method, message, caller);
     if (!reply.ok()) {
       ++refusals;

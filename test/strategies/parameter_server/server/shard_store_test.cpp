@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Containers: clients' variables, what a training job is opened with, and what is refused.
+// Containers hold clients' variables, and invalid requests and jobs are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ TEST_F(Store, StateOutlivesClientsUntilItIsReset) {
   store.assign("c", "x", How::kInit, scalar(0));
   store.assign("c", "x", How::kAdd, scalar(1));
   EXPECT_EQ(read(store, "c", "x"), 1.0f);
-  store.assign("c", "x", How::kAdd, scalar(1));  // another client
+  store.assign("c", "x", How::kAdd, scalar(1));  // as another client
   EXPECT_EQ(read(store, "c", "x"), 2.0f);
   EXPECT_EQ(store.reset("c"), 1u);
   const std::string why = refused([&] { store.read("c", "x"); }, Code::kInvalid);
@@ -60,7 +60,7 @@ TEST_F(Store, ASecondInitIsAnErrorUnlessForced) {
   EXPECT_EQ(read(store, "c", "x"), 5.0f);
 }
 
-// Variables of three tasks: a = 1, b = a + 2, c = a + b.
+// A client adds up variables of three tasks: a = 1, b = a + 2, c = a + b.
 TEST_F(Store, AClientAddsUpVariablesOfThreeServers) {
   ShardStore second(*ops), third(*ops);
   store.assign("", "a", How::kInit, scalar(1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What pushes do to a job's shards: asynchronous and synchronous, stale, repeated, late, by rows.
+// Pushes update a job's shards: asynchronous, synchronous, stale, repeated, late, and by rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ float start(std::size_t shard, std::size_t element) {
   return float(std::sin(double(1000 * shard + element)));
 }
 
-// The same rule on plain memory: weights and slots of all elements, step by step.
+// Applies the same rule in plain memory to the weights and slots of all elements.
 struct Plain {
   explicit Plain(const engine::UpdateRule& r) : rule(r) {
     for (std::size_t i = 0; i < 700; ++i) weights.push_back(start(0, i));
@@ -104,7 +104,7 @@ TEST(Asynchronous, StalenessOfThreeWorkersInTurn) {
   EXPECT_EQ(counts.staleness[2], 7u);
 }
 
-// A server that was restored is behind what its workers have pulled.
+// A restored server may be behind the version that its workers have pulled.
 TEST(Asynchronous, AGradientOfANewerVersionIsNotStale) {
   SmallServer server(job(1));
   server.pulled[0] = 7;
@@ -177,7 +177,7 @@ TEST(Asynchronous, StaleGradientsAreScaledDownWhereAsked) {
   EXPECT_EQ(server.weights(), plain.weights);
 }
 
-// f(w) = w^2 / 2 with gradients nine versions old: 0.3 is too much for the delay, 0.3 / 9 is not.
+// For f(w) = w^2 / 2 and gradients nine versions old, 0.3 is too high a rate, but not 0.3 / 9.
 TEST(Asynchronous, ABowlWithDelayDivergesUnlessTheRateIsScaled) {
   const auto run = [](bool scale) {
     JobSpec spec;
@@ -200,7 +200,7 @@ TEST(Asynchronous, ABowlWithDelayDivergesUnlessTheRateIsScaled) {
   EXPECT_LT(run(true), 1e-3f);
 }
 
-// Every answer is lost once: the worker pushes again.
+// Servers apply a push once if the worker repeats it after a lost answer.
 TEST(Asynchronous, ARepeatedPushIsAppliedOnce) {
   for (const bool synchronous : {false, true}) {
     JobSpec spec = job(1, sgd_rule(0.9));
@@ -234,7 +234,7 @@ TEST(Asynchronous, TheAnswerCarriesTheWeightsAfterTheUpdate) {
   EXPECT_NE(server.weights(), then);
 }
 
-// Steps of Adam count the updates of each element.
+// Adam's steps count the updates of each element.
 TEST(Asynchronous, PartsOfAShardHaveStepsOfTheirOwn) {
   SmallServer server(job(1, adam_rule()), start);
   Plain often(adam_rule()), seldom(adam_rule());
@@ -281,7 +281,7 @@ JobSpec synchronous(std::uint32_t workers, std::uint32_t aggregate,
   return spec;
 }
 
-// Gradients of four workers, whose sum is that of the whole batch, in any order of arrival.
+// The gradients of four workers sum to that of the whole batch, in any order of arrival.
 TEST(Synchronous, AllOfThemAreOneLargeBatchWhoeverComesFirst) {
   std::vector<std::uint32_t> workers{0, 1, 2, 3};
   std::vector<float> first_result;
@@ -336,7 +336,7 @@ TEST(Synchronous, OfThreeGradientsTwoMakeAnUpdateAndTheThirdIsLate) {
   EXPECT_EQ(server.job().status().counts.applied, 4u);
 }
 
-// In parts: a worker may be in time for one and late for another.
+// A worker may be in time for one part of a step and late for another.
 TEST(Synchronous, TheVersionRisesWithTheLastPart) {
   SmallServer server(synchronous(2, 0));
   const auto part = [&](std::uint32_t worker, ShardRange which) {
@@ -400,8 +400,8 @@ PushOrder push_rows(SmallServer& server, std::uint32_t worker, std::vector<std::
   return order;
 }
 
-// Adam moves every weight that it updates, whatever the gradient: only touched rows move, each by
-// its own step.
+// Adam moves every weight that it updates, whatever the gradient. So only touched rows move, and
+// each counts its own steps.
 TEST(Rows, OnlyThoseThatWerePushedAreUpdated) {
   SmallServer server(embedding(1, adam_rule()), start);
   std::vector<std::uint64_t> all(50);
@@ -411,7 +411,7 @@ TEST(Rows, OnlyThoseThatWerePushedAreUpdated) {
   server.push(push_rows(server, 0, {103}, 2));
   server.push(push_rows(server, 0, {120, 149}, 3));
   const std::vector<float> after = server.rows(0, all);
-  Plain plain(adam_rule());  // row 103 stands at its first elements
+  Plain plain(adam_rule());  // its first elements hold row 103
   for (std::size_t i = 0; i < 8; ++i) plain.weights[i] = before[24 + i];
   for (const std::uint64_t seed : {1, 2}) {
     std::vector<float> gradient(kElements);
@@ -451,7 +451,7 @@ TEST(Rows, OfAllWorkersAreAddedAndThenUpdatedOnce) {
   }
 }
 
-// Workers, pullers and a saver at once: sums of ones are exact, so no update may be lost.
+// Concurrent pushes, pulls and saves lose no update. Sums of ones are exact, so a loss shows.
 TEST(Threads, PushAndPullAtOnceAndNothingIsLost) {
   for (const bool synchronous : {false, true}) {
     constexpr std::uint32_t kWorkers = 4, kSteps = 40;

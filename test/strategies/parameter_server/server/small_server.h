@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A store with one training job in container "job", as small as tests want it, and calls to it
-// whose answers are there when they return. One thread, or one object a thread.
+// A store with one small training job in container "job", and synchronous calls to it. An object
+// belongs to one thread.
 #pragma once
 #include <span>
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace lockstep::test {
 
-// Slices of `bytes` each (0: one slice), which own their memory; `offset` bytes stand before each,
+// Returns slices of `bytes` each (0: one slice) that own their memory. `offset` bytes precede each,
 // so that it is not aligned.
 std::vector<strategies::rpc::Slice> slices_of(std::span<const float> values, std::size_t bytes = 0,
                                               std::size_t offset = 0);
 std::vector<float> floats_of(const std::vector<strategies::rpc::Slice>& body);
 
-// A shard that is its whole variable.
+// Returns a shard that covers its whole variable.
 strategies::ShardSpec whole_shard(const std::string& name, engine::Shape shape);
 engine::UpdateRule sgd_rule(double momentum = 0);
 engine::UpdateRule adam_rule();
 
-// A caller that goes when it is told to.
+// Simulates a caller that is gone after `go`.
 class TestCaller : public strategies::rpc::Caller {
  public:
   std::string peer() const override { return "test"; }
@@ -34,13 +34,12 @@ class TestCaller : public strategies::rpc::Caller {
 
 class SmallServer {
  public:
-  // Opens the job in generation 1 and gives element i of each shard the start value
-  // `start(shard, i)`.
+  // Opens the job in generation 1. Element i of each shard starts with `start(shard, i)`.
   explicit SmallServer(const strategies::JobSpec& spec,
                        const std::function<float(std::size_t, std::size_t)>& start = {});
 
-  // A push by `worker` of the whole of each dense shard: `gradient` is that of all of them, one
-  // behind the other. Takes the next sequence number, and the version `pulled` unless told.
+  // Returns a push by `worker` of all dense shards, whose gradients are concatenated in `gradient`.
+  // Uses the next sequence number, and the version in `pulled`.
   strategies::PushOrder order(std::uint32_t worker, std::span<const float> gradient,
                               double rate = 0.1);
   strategies::ShardAnswer push(const strategies::PushOrder& order);  // throws its error
@@ -52,11 +51,11 @@ class SmallServer {
   std::unique_ptr<engine::Ops> ops;
   strategies::JobSpec spec;
   strategies::ShardStore store;
-  std::vector<std::uint64_t> sequence;  // by worker: of the last push
-  std::vector<std::int64_t> pulled;     // by worker
+  std::vector<std::uint64_t> sequence;  // last push, one per worker
+  std::vector<std::int64_t> pulled;     // one per worker
 };
 
-// What the error says; "" where there was none.
+// Runs `work` and returns the message of its error, or "" without one.
 std::string refused(const std::function<void()>& work, engine::Code code);
 
 }  // namespace lockstep::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The arena of a graph against the shards of its variables.
+// Ranges of a graph's arena are mapped to the shards of its variables.
 #include "strategies/parameter_server/worker/arena_shards.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using engine::Range;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// A layout as graphs make it: each parameter from a multiple of 16 elements on.
+// Returns a layout in which each parameter begins at a multiple of 16 elements, as in a graph.
 std::vector<engine::Parameter> layout_of(
     const std::vector<std::pair<std::string, engine::Shape>>& parameters) {
   std::vector<engine::Parameter> layout;
@@ -35,7 +35,7 @@ std::vector<engine::Parameter> layout_of(
   return layout;
 }
 
-// The variables of a layout in the order of creation, which is not that of the arena.
+// Returns the variables of a layout in the order of creation, which is not that of the arena.
 std::vector<VarInfo> variables_of(const std::vector<engine::Parameter>& layout) {
   std::vector<VarInfo> variables;
   for (auto parameter = layout.rbegin(); parameter != layout.rend(); ++parameter)
@@ -49,7 +49,7 @@ ShardPart part(std::size_t server, std::size_t shard, std::size_t begin, std::si
 }
 
 TEST(ArenaShards, ARangeIsCoveredByPartsInOrderWithoutTheGaps) {
-  // Created first: w, cut into rows 0-2 and 3-4 of 4 elements; then b. In the arena b is first.
+  // The graph creates w first, cut into rows 0-2 and 3-4 of 4 elements. In the arena b is first.
   const auto layout = layout_of({{"b", {10}}, {"w", {5, 4}}});
   PlacementRules rules;
   rules.partitioner_of["w"] = FixedShards{2};
@@ -79,7 +79,7 @@ TEST(ArenaShards, ChunksAreFilledInTheOrderOfTheArena) {
   EXPECT_EQ(chunks[2].span, (Range{30, 36}));
   EXPECT_EQ(chunks[2].elements, 6u);
   EXPECT_EQ(shards.chunks(0, {0, 36}).size(), 1u);
-  EXPECT_EQ(shards.chunks(0, {0, 36}, 1).size(), 30u);  // an element is the least
+  EXPECT_EQ(shards.chunks(0, {0, 36}, 1).size(), 30u);  // at least one element
   EXPECT_THAT(shards.chunks(1, {0, 36}), IsEmpty());
 }
 
@@ -108,8 +108,8 @@ Case random_case(engine::Random& random) {
   return made;
 }
 
-// Which element of the arena each part says to be which element of which shard, by the placement
-// itself: the number of a shard among its server's, and the rows before it in its variable.
+// Expects that the part maps its elements of the arena to the right elements of the shard. The
+// placement gives the shard's number on its server and the rows before it in its variable.
 void expect_right(const Case& made, const ShardPart& part) {
   for (const PlacedShard& shard : made.placement.shards) {
     if (shard.server != part.server || shard.number != part.shard) continue;

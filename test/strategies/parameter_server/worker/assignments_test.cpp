@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Who makes which step: every example once, whoever is lost.
+// Steps are assigned to workers so that each example is used once, even if workers are lost.
 #include "strategies/parameter_server/worker/assignments.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(Assignments, TheFirstStepsAreOneWorkersAlone) {
   EXPECT_TRUE(shares.next(1)) << "in step there is nothing to warm up";
 }
 
-// Random workers die in the middle of random steps; the others do their work, and none twice.
+// If random workers die in the middle of random steps, the others make each lost step once.
 TEST(Assignments, AsynchronousWorkOfTheLostIsDoneOnceByOthers) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
@@ -127,7 +127,7 @@ TEST(Assignments, WhoComesAgainBeginsWithWhatItHadNotFinished) {
   EXPECT_EQ(again->after, (engine::DataPosition{0, 22}));
 }
 
-// With one worker to spare nobody waits for the slowest, which goes on where the others are.
+// With one spare worker no one waits for the slowest, which continues at the step of the others.
 TEST(Assignments, OneOfThreeMayBeMissing) {
   Assignments assignments(3, 2);
   assignments.begin(segment(10));
@@ -172,7 +172,7 @@ TEST(Assignments, PausedWorkersEndTheSegmentAndTheRunIsNotStopped) {
   EXPECT_EQ(assignments.standing().step, 6);
 }
 
-// Nobody waits for a gradient of a worker that has stopped before.
+// No worker waits for the gradient of a worker that has already stopped.
 TEST(Assignments, StoppedSynchronousWorkersEndWithTheSameStep) {
   Assignments assignments(2, 2);
   assignments.begin(segment(10));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The four ways to train with servers: workers of one process or of several, synchronous or
-// asynchronous, on the same convex problem; and which of all these tasks writes which files.
+// Training with servers in all four ways: workers of one process or of several, synchronous or
+// asynchronous. All solve the same convex problem, and each task writes only its own files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 constexpr int kWorkers = 3;
 constexpr std::size_t kInputs = 4, kTargets = 2;
 
-// Targets are a linear map of the inputs: one layer can have no error at all.
+// Has targets that are a linear map of the inputs, so that one layer can reach zero error.
 class Plane : public engine::Dataset {
  public:
   std::uint64_t size() const override { return 64; }
@@ -134,7 +134,7 @@ class Cells : public testing::TestWithParam<std::tuple<bool, bool>> {
 TEST_P(Cells, ConvergeOnAConvexProblemAndRepeatTheirBitsWhereTheyAreSynchronous) {
   const Ended one = processes() ? several() : one_process();
   EXPECT_LT(one.loss, 1e-6);
-  if (!std::get<1>(GetParam())) return;  // the order of updates is that of arrival
+  if (!std::get<1>(GetParam())) return;  // updates apply in order of arrival
   const Ended again = processes() ? several() : one_process();
   EXPECT_EQ(difference(one.weights, again.weights), 0);
 }
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(Servers, Cells, testing::Combine(testing::Bool(), testi
                                   (std::get<1>(with.param) ? "Synchronous" : "Asynchronous");
                          });
 
-// The file system, and a list of what was written through this way to it.
+// Records the files that are written through it to the file system.
 class Spy : public engine::Storage {
  public:
   std::set<std::string> written() const {
@@ -216,7 +216,7 @@ TEST(Files, ServersWriteTheirShardsTheChiefTheManifestAndNobodyElseAnything) {
   }
   EXPECT_THAT(of_servers.written(), testing::SizeIs(2));
   EXPECT_THAT(of_servers.written(), testing::Each(testing::StartsWith("shard-")));
-  EXPECT_THAT(of_chief.written(), testing::Contains("manifest.json.tmp"));  // then renamed
+  EXPECT_THAT(of_chief.written(), testing::Contains("manifest.json.tmp"));  // later renamed
   EXPECT_THAT(of_chief.written(), testing::Each(testing::Not(testing::StartsWith("shard-"))));
   EXPECT_THAT(of_follower.written(), testing::IsEmpty());
   fs::remove_all(folder);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Evaluation under all three strategies: the accuracy among the first five classes, the area under
-// the curve of two, and the loss of labels as they are.
+// Evaluation under all three strategies: top-5 accuracy, the area under the curve (AUC) for two
+// classes, and the loss of unsmoothed labels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ engine::GraphSpec classifier(std::size_t classes, double smoothing = 0) {
   return graph;
 }
 
-// What a plain look at all outputs says.
+// Computes the evaluation directly from all outputs.
 engine::Evaluation by_hand(engine::Trainer& trainer, std::size_t classes) {
   engine::Evaluation result{0, 0, kExamples, 0};
   std::vector<engine::ScoredExample> scores;
@@ -78,7 +78,7 @@ void expect_evaluated(engine::Strategy& strategy, std::size_t classes, double sm
   trainer.fit(Labels(classes), fit);
   const engine::Evaluation found = trainer.evaluate(Labels(classes), 11);
   EXPECT_EQ(found.examples, kExamples);
-  if (strategy.membership().local < strategy.membership().size) return;  // sees its part alone
+  if (strategy.membership().local < strategy.membership().size) return;  // it sees only its part
   const engine::Evaluation expected = by_hand(trainer, classes);
   EXPECT_NEAR(found.loss, expected.loss, 1e-12);
   EXPECT_NEAR(found.accuracy, expected.accuracy, 1e-12);
@@ -95,7 +95,7 @@ void expect_evaluated(engine::Strategy& strategy, std::size_t classes, double sm
   }
 }
 
-// What every process is told: the area of two classes, else the accuracy among five.
+// Returns what each process reports: the AUC for two classes, else the top-5 accuracy.
 std::vector<double> told_by_processes(const std::vector<int>& host, std::size_t classes) {
   const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
   std::vector<double> told(host.size());
@@ -150,7 +150,7 @@ TEST(EvaluationNumbers, OfProcessesIsThatOfOneInAllOfThem) {
   }
 }
 
-// A model learns by smoothed labels, and reports the loss that it makes small.
+// A model trains on smoothed labels and reports the loss that it minimizes.
 TEST(Smoothing, IsInTheLossOfTrainingAlone) {
   const auto first_loss = [](double smoothing) {
     strategies::Mirrored strategy(replicas(2));

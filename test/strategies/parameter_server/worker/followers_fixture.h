@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A chief and processes that follow it, which are threads here, with servers that may die.
+// A chief and its followers, which are threads here, with servers that may die.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@
 
 namespace lockstep::test {
 
-// The way to a chief that may be gone.
+// Forwards calls to a chief, and fails them while there is none.
 class Door : public strategies::rpc::Service {
  public:
   void open(strategies::rpc::Service* chief) {
@@ -47,7 +47,8 @@ class Door : public strategies::rpc::Service {
   strategies::rpc::Service* chief_ = nullptr;
 };
 
-// Ends within a step, as if killed, after so many of its own: with gradients under way, or before.
+// Ends within a step, as if killed, after `steps` of its own steps. Its gradients are in flight
+// (kPushing) or not yet pushed (kInForward).
 enum class Dies : std::uint8_t { kInForward, kPushing };
 class Mortal : public strategies::ParameterServer {
  public:
@@ -162,12 +163,12 @@ class FollowersTest : public testing::Test {
     job.optimizer.schedule = engine::optim::schedule("constant");
     return job;
   }
-  // A chief that takes a moment for a step, so that others have their part.
+  // Returns a chief's job with a pause in each step, so that the others make steps, too.
   static Job slow(Job job, std::chrono::milliseconds pause = std::chrono::milliseconds(2)) {
     job.on_step = [pause](const auto&) { std::this_thread::sleep_for(pause); };
     return job;
   }
-  // A chief that goes on when its only follower has made a step.
+  // Returns a chief's job that waits in each step until its only follower has made one.
   Job waiting(Job job) {
     job.on_step = [this](const auto&) { EXPECT_TRUE(await([this] { return finished_[1] > 0; })); };
     return job;
@@ -178,16 +179,16 @@ class FollowersTest : public testing::Test {
   Door door_;
   std::string folder_;
   int workers_ = 3, aggregate_ = 0;
-  // As the chief and as the others have it.
+  // The chief's value, then the others'.
   std::array<strategies::Partitioner, 2> partitioner_ = {strategies::FixedShards{2},
                                                          strategies::FixedShards{2}};
   std::array<std::string, 2> cluster_ = {};
   bool synchronous_ = false;
   std::array<std::atomic<int>, 3> finished_ = {};  // steps of each process
   Dies where_ = Dies::kPushing;
-  bool slam_ = false;  // the chief says nothing at its end
+  bool slam_ = false;  // the chief ends without a shutdown handshake
   std::chrono::seconds pause_of_two_{0};
-  std::atomic<bool> cut_ = false, others_go_on_ = false;  // from the chief; without the one
+  std::atomic<bool> cut_ = false, others_go_on_ = false;  // no chief; its steps reassigned
   std::chrono::milliseconds deadline_{20'000}, heartbeat_timeout_{5'000};
 };
 

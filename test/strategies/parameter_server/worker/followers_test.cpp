@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A chief and processes that follow it: what they make together, and what happens when one of them
-// dies.
+// A chief and its followers make the steps together, also after one of them dies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,11 +32,11 @@ TEST_F(FollowersTest, MakeTheStepsThatTheyAreGiven) {
   EXPECT_EQ(chief.lost, 0);
 }
 
-// The chief waits for it, also where it could make all steps in the meantime.
+// The chief waits for a late follower, even if it could make all steps in the meantime.
 TEST_F(FollowersTest, OneThatComesAMomentLaterHasItsPart) {
   workers_ = 2;
   auto chief = start(0, waiting(job(20)));
-  std::this_thread::sleep_for(100ms);  // a step would be made by then
+  std::this_thread::sleep_for(100ms);  // long enough for a step
   EXPECT_EQ(finished_[0], 0);
   const End one = process(1, job(20));
   EXPECT_FALSE(one.error) << one.error->what();
@@ -82,7 +81,7 @@ TEST_F(FollowersTest, OneThatWasSilentForAWhileGoesOn) {
   }
 }
 
-// With backup workers the run may be over while one makes a step that nobody needs.
+// With backup workers the run may end while one makes a step that is not needed.
 TEST_F(FollowersTest, ASlowOneAtTheEndIsNoError) {
   synchronous_ = true;
   aggregate_ = 2;
@@ -97,7 +96,7 @@ TEST_F(FollowersTest, ASlowOneAtTheEndIsNoError) {
   EXPECT_FALSE(last.error) << last.error->what();
 }
 
-// The servers are another job's from then on, and do not hear that this one failed.
+// The servers then belong to another job and do not hear that this one failed.
 TEST_F(FollowersTest, AChiefWhoseServersAnotherOpenedEndsAndSaysSo) {
   workers_ = 1;
   std::promise<void> trains;
@@ -139,7 +138,7 @@ TEST_F(FollowersTest, StepsOfALostOneAreMadeByOthers) {
   EXPECT_THAT(chief.said, HasSubstr("its steps go to others"));
 }
 
-// Gradients of which a part was pushed before the death are made again from newer weights.
+// A restarted worker computes partly pushed gradients again from newer weights.
 TEST_F(FollowersTest, OneThatDiesPushingComesBackAndAllStepsAreMade) {
   synchronous_ = true;
   workers_ = 2;
@@ -172,7 +171,7 @@ TEST_F(FollowersTest, OneThatComesBackMakesTheSameSteps) {
 
 TEST_F(FollowersTest, WithoutOneThatIsNeededTheRunEndsWithItsNumber) {
   synchronous_ = true;
-  deadline_ = 3s;  // in which the other one attaches, however busy the machine
+  deadline_ = 3s;  // enough for the other to attach
   auto one = start(1, job(30));
   const auto begin = Clock::now();
   const End chief = process(0, job(30));
@@ -239,7 +238,7 @@ TEST_F(FollowersTest, WithAnotherJobAreRefused) {
   EXPECT_FALSE(chief.get().error);
 }
 
-// Servers in another order would be given others' gradients.
+// Servers in another order would receive the gradients of other servers.
 TEST_F(FollowersTest, WithAnotherClusterAreRefusedAndBothAreShown) {
   workers_ = 2;
   heartbeat_timeout_ = 300ms;
@@ -255,7 +254,7 @@ TEST_F(FollowersTest, WithAnotherClusterAreRefusedAndBothAreShown) {
   EXPECT_FALSE(chief.get().error);
 }
 
-// Variables in another order would lie on other servers: both orders are shown.
+// Variables in another order would lie on other servers. The error shows both orders.
 TEST_F(FollowersTest, WithAnotherPlacementAreRefusedAndBothAreShown) {
   workers_ = 2;
   heartbeat_timeout_ = 300ms;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Workers of parameter servers on a GPU, servers on the host: the loss curve and the weights of
-// workers on the processor. The GPU is a fake one that runs its streams as late as it may.
+// Workers on a GPU with servers on the host have the loss curve and the weights of workers on the
+// processor. The GPU is a fake one that runs its streams as late as possible.
 #include <gtest/gtest.h>
 
 #include <cmath>

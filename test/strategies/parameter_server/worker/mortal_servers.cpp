@@ -28,8 +28,8 @@ class MortalServers::Gate : public rpc::Service {
     ++*life_;
   }
   void kill() {
-    const std::unique_lock lock(mutex_);  // a call is of before, or finds nobody
-    ++*life_;                             // what is answered from now on is not heard
+    const std::unique_lock lock(mutex_);  // calls finish first or fail
+    ++*life_;                             // later answers are dropped
     service_.reset();
     store_.reset();
   }

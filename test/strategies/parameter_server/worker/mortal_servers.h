@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Servers within this process that can be killed, with all that they hold, and come back empty.
-// Any thread.
+// Servers within this process that can be killed with their state and restarted empty. Thread-safe.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -19,10 +18,10 @@ class MortalServers {
   MortalServers(int servers, engine::Device& device, engine::DType dtype);
   ~MortalServers();
   std::unique_ptr<strategies::rpc::Connection> connect(std::size_t server);
-  void kill(std::size_t server);   // calls fail with kUnavailable from now on
+  void kill(std::size_t server);   // later calls fail with kUnavailable
   void start(std::size_t server);  // empty
   strategies::ShardStore& store(std::size_t server);
-  // Called before each call of a server, with its method; may sleep.
+  // Runs before each call of a server, with the call's method. The hook may sleep.
   std::function<void(std::size_t server, std::string_view method)> on_call;
 
  private:

@@ -55,7 +55,7 @@ class ParameterServerTest : public testing::Test {
     job.steps = steps;
     return job;
   }
-  // Weights decay, and the other parameters do not.
+  // Returns a job with weight decay, which applies to weights but not to the other parameters.
   static Job decay_job() {
     Job job;
     job.norm = true;

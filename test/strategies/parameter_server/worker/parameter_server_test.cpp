@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Training with parameter servers, all in this process: the laws, and what happens when somebody
-// dies.
+// Training with parameter servers, all in this process: the laws, and recovery from deaths.
 #include "strategies/parameter_server/worker/parameter_server.h"
 
 #include <gmock/gmock.h>
@@ -54,12 +53,12 @@ TEST_F(ParameterServerTest, CheckpointsByTimeChangeNoBits) {
     EXPECT_EQ(saved.weights, plain.weights);
     EXPECT_EQ(saved.history.interrupted, 0);
     const auto found = std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
-    EXPECT_EQ(found, 3);  // of the last saves; the lock has gone
+    EXPECT_EQ(found, 3);  // the last saves; the lock is gone
     fs::remove_all(folder_);
   }
 }
 
-// Long before the deadline.
+// Training continues long before the deadline.
 TEST_F(ParameterServerTest, SynchronousTrainingGoesOnWhereAServerDiesWhileItSaves) {
   Job job = momentum_job();
   const auto synchronous = [](ParameterServerOptions& o) { o.updates.synchronous = true; };
@@ -83,9 +82,9 @@ TEST_F(ParameterServerTest, SynchronousTrainingGoesOnWhereAServerDiesWhileItSave
   EXPECT_LT(engine::Clock::now() - begin, mine.deadline / 2);
 }
 
-// One worker has its bits with prefetched weights and without, also where staleness would slow it
-// down. With all of them prefetched it asks for weights at the beginning alone, else in each step
-// for those whose gradients left before backward had ended.
+// One worker has the same bits with prefetched weights and without, even if staleness would reduce
+// the rate. With prefetch it pulls only at the beginning. Without, it also pulls in each step the
+// weights whose gradients left before backward ended.
 TEST_F(ParameterServerTest, WeightsComeWithTheAnswersToGradients) {
   const Job job = momentum_job();
   std::map<bool, int> pulls;
@@ -105,7 +104,7 @@ TEST_F(ParameterServerTest, WeightsComeWithTheAnswersToGradients) {
   }
   EXPECT_EQ(outcomes[false].losses, outcomes[true].losses);
   EXPECT_EQ(difference(outcomes[false].weights[0], outcomes[true].weights[0]), 0);
-  const int segments = 5;  // 20 steps of 39 examples in batches of 11
+  const int segments = 5;  // 20 steps; 39 examples, batches of 11
   EXPECT_EQ(pulls[true] % segments, 0);
   const int all = pulls[true] / segments;  // chunks
   EXPECT_EQ((pulls[false] - pulls[true]) % (job.steps - segments), 0);
@@ -114,7 +113,7 @@ TEST_F(ParameterServerTest, WeightsComeWithTheAnswersToGradients) {
   EXPECT_LT(early, all);
 }
 
-// What the others push while a worker's answers are on their way is counted.
+// Staleness counts the pushes of other workers while a worker's answers are in flight.
 TEST_F(ParameterServerTest, PrefetchedWeightsOfSeveralWorkersAreAsStaleAsTheyAre) {
   for (const bool prefetch : {false, true}) {
     const Outcome outcome = train_with(2, 3, momentum_job(200), [&](auto& options) {
@@ -147,7 +146,7 @@ TEST_F(ParameterServerTest, SynchronousWorkersAreReplicas) {
   }
 }
 
-// Also where steps are reported together, and their shares are not whole batches.
+// The law also holds if steps are reported together and shares are not whole batches.
 TEST_F(ParameterServerTest, SynchronousStepsHaveTheLossOfTheWholeBatch) {
   for (const std::int64_t together : {1, 3}) {
     Job job = momentum_job();
@@ -170,8 +169,8 @@ TEST_F(ParameterServerTest, AsynchronousWorkersShareTheStepsAndLearn) {
   EXPECT_LT(outcome.losses.back(), outcome.losses.front());
 }
 
-// One whose steps take many times as long makes few of them, and the others the rest. They meet
-// at ends of epochs, of 39 steps here.
+// A worker whose steps take many times as long makes few of them, and the others make the rest.
+// Workers synchronize at the end of each epoch, here 39 steps.
 TEST_F(ParameterServerTest, ASlowWorkerHoldsUpNobody) {
   Job job = momentum_job(39);
   job.batch = 1;
@@ -179,14 +178,14 @@ TEST_F(ParameterServerTest, ASlowWorkerHoldsUpNobody) {
   const auto begin = engine::Clock::now();
   train_with(2, 1, job);
   const auto pause = 10 * (engine::Clock::now() - begin) / job.steps;
-  job.on_step = [pause](const auto&) { std::this_thread::sleep_for(pause); };  // of the first one
+  job.on_step = [pause](const auto&) { std::this_thread::sleep_for(pause); };  // first worker's
   job.steps = 120;
   const Outcome outcome = train_with(2, 3, job);
   EXPECT_EQ(outcome.history.steps, 120);
   EXPECT_LT(outcome.losses.size(), 30u) << "a third were its share";
 }
 
-// The first worker takes a moment for each step, and is not waited for.
+// The first worker pauses in each step, and the others do not wait for it.
 TEST_F(ParameterServerTest, TheFirstOfTheGradientsMakeAnUpdate) {
   Job job = momentum_job(60);
   job.on_step = [](const auto&) { std::this_thread::sleep_for(5ms); };
@@ -199,7 +198,7 @@ TEST_F(ParameterServerTest, TheFirstOfTheGradientsMakeAnUpdate) {
   for (const double weight : outcome.weights[0]) ASSERT_TRUE(std::isfinite(weight));
 }
 
-// Steps of the warm-up are one worker's: so as long as it lasts, several are one replica.
+// One worker makes the warm-up steps, so during warm-up several workers equal one replica.
 TEST_F(ParameterServerTest, TheFirstStepsAreOneWorkersAlone) {
   const Job job = momentum_job();
   const auto weights = [&](std::int64_t warm_up) {
@@ -210,8 +209,8 @@ TEST_F(ParameterServerTest, TheFirstStepsAreOneWorkersAlone) {
   EXPECT_GT(difference(one, weights(0)), 0);
 }
 
-// Calls that are lost on their way, or whose replies are, are made again: servers count them, and
-// the weights do not show them.
+// Calls that are lost, or whose replies are, are repeated. Servers count them, and the weights do
+// not change.
 TEST_F(ParameterServerTest, LostCallsAndRepliesLeaveNoTrace) {
   for (const bool synchronous : {false, true}) {
     const int workers = synchronous ? 3 : 1;
@@ -305,7 +304,8 @@ TEST_F(ParameterServerTest, CheckpointsOfTwoServersGoOnInThreeAndInReplicas) {
   }
 }
 
-// One replica, four threads, two hosts of two, two workers with two servers: sixteen pairs.
+// Four strategies read each other's checkpoints: one replica, four threads, two hosts of two, and
+// two workers with two servers. That makes sixteen pairs.
 TEST_F(ParameterServerTest, AnyStrategyReadsWhatAnyOtherWroteSlotsIncluded) {
   using Way = std::function<Outcome(const Job&)>;
   const std::vector<std::pair<std::string, Way>> ways = {
@@ -367,7 +367,7 @@ TEST_F(ParameterServerTest, AVoteEndsTheRunAfterWholeSteps) {
   }
 }
 
-// By the chief's workers, who meet in it; the servers' variables are saved.
+// The chief's workers end an evaluation together, and the servers' variables are saved.
 TEST_F(ParameterServerTest, AnEvaluationEndsInItsMidstAndItsStepIsSaved) {
   std::atomic<int> interrupt = 0;
   const Interrupting test(interrupt);
@@ -431,7 +431,7 @@ TEST_F(ParameterServerTest, WhatCannotBeIsRefused) {
   }
 }
 
-// float32 and the kernels that people use; shards of more than one chunk.
+// The law also holds in float32 with the optimized kernels, and for shards of more than one chunk.
 TEST_F(ParameterServerTest, OnTheProcessorTooAndManyWorkersAtOnce) {
   const auto devices = engine::host_devices();
   engine::Device& cpu = engine::find(devices, engine::parse_device_id("cpu"));

@@ -15,7 +15,7 @@ using testing::IsEmpty;
 
 constexpr std::size_t kColumns = 4;
 
-// A table of ten rows of which six lie in the arena, from element 32 on; after a dense parameter.
+// Returns a dense parameter and a table of ten rows. Six of them are in the arena from element 32.
 std::vector<engine::Parameter> layout() {
   engine::Parameter dense, table;
   dense.name = "dense.weight";

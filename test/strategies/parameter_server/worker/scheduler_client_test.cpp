@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a process that follows a chief hears of its own loss, and when.
+// A follower hears that the chief declared it lost, and when.
 #include "strategies/parameter_server/worker/scheduler_client.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using namespace strategies;
 using engine::Clock;
 using engine::Code;
 
-// A chief that has taken whoever calls for lost, and says so on a thread of its own.
+// Declares every caller lost, and reports it on a thread of its own.
 class TakenForLost : public rpc::Connection {
  public:
   ~TakenForLost() override {
@@ -40,8 +40,8 @@ class TakenForLost : public rpc::Connection {
   std::vector<std::thread> heartbeats_;
 };
 
-// Whoever is told of a loss is told before this process is there again: an error of before would
-// end what goes on.
+// The handler of a loss runs before this process is attached again. A later call would report an
+// outdated error and end the new attachment.
 TEST(SchedulerClientTest, SaysNothingOfALossOnceItIsThereAgain) {
   SchedulerClient client(std::make_unique<TakenForLost>(), {.heartbeat_interval = 60s});
   std::promise<void> begun;

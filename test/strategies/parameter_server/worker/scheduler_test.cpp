@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The chief's answers to those that follow it, whatever they say.
+// The chief answers its followers, whatever they send.
 #include "strategies/parameter_server/worker/scheduler.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 constexpr int kWorkers = 3;
 constexpr std::int64_t kSteps = 1000;
 
-// Of a job of three workers, of whom the chief has the first; a segment is under way.
+// Opens a job of three workers, of which the chief has the first, and begins a segment.
 class SchedulerTest : public testing::Test {
  protected:
   SchedulerTest() {
@@ -70,7 +70,7 @@ TEST_F(SchedulerTest, TakesTheWorkersThatFollowAndNoOthers) {
   EXPECT_TRUE(chief_.missing().empty());
 }
 
-// An answer that was lost is given again, and the step with it.
+// A repeated call gets the lost answer again, with the same step.
 TEST_F(SchedulerTest, ACallThatIsRepeatedIsAnsweredAsBefore) {
   const auto incarnation = ask<AttachReply>(chief_, "Attach", attach(1)).incarnation();
   const auto first = ask<NextReply>(chief_, "Next", next(1, incarnation, 1));
@@ -104,7 +104,7 @@ TEST_F(SchedulerTest, LivesThroughAnyBytes) {
       refusals += !reply.ok();
     });
   }
-  // What was damage is forgotten with the worker that is there anew; it makes the steps.
+  // Attaching anew discards the effects of damaged messages; the new worker makes the steps.
   const auto fresh = ask<AttachReply>(chief_, "Attach", attach(1)).incarnation();
   segment.set_incarnation(fresh);
   EXPECT_EQ(ask<SegmentReply>(chief_, "NextSegment", segment).what(), SegmentReply::STEPS);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What happens when a server dies, and when it comes back without its variables.
+// A server dies and may restart without its variables.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
-// A server dies when `step` is reported, and is there again, empty, a moment later.
+// A server dies when `step` is reported and restarts empty a moment later.
 class ServerDies : public FollowersTest {
  protected:
   Job with_death(Job job, std::int64_t step, bool comes_back = true) {
@@ -99,7 +99,7 @@ TEST_F(ServerDies, AndSynchronousTrainingGoesOnAsAWhole) {
   EXPECT_LT(difference(chief.weights, mirrored.weights[0]), 1e-12);
 }
 
-// The newest checkpoint cannot be read any more when the server comes back.
+// A restarted server gets an older checkpoint if the newest is unreadable.
 TEST_F(ServerDies, AndIsGivenAnOlderCheckpointWhereTheLastIsDamaged) {
   workers_ = 1;
   Job job = saving(with_death(FollowersTest::job(200), 25));

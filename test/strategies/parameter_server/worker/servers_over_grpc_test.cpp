@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The same by gRPC: servers and the chief on ports of this host, processes that are threads.
+// The same laws over gRPC: servers and the chief have ports of this host; processes are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace servers_over_grpc_test {
 using namespace std::chrono_literals;
 using namespace strategies;
 
-// How messages travel: through sockets, with bodies in memory that both sides map, with TLS.
+// Messages travel through sockets, with bodies in memory that both sides map, or with TLS.
 enum class By : std::uint8_t { kSockets, kMemory, kTls };
 class OverGrpc : public testing::TestWithParam<By> {
  protected:
@@ -84,7 +84,7 @@ TEST_P(OverGrpc, OneWorkerIsOneReplicaBitForBitAndServersHearOfTheEnd) {
 TEST_P(OverGrpc, ProcessesThatFollowMakeTheStepsOfReplicas) {
   ParameterServer chief(options(0, 3, true));
   auto server = strategies::grpc::serve(chief.scheduler(), {.tls = tls()});
-  if (ours_) {  // somebody whose certificate another authority signed
+  if (ours_) {  // another authority signed the client's certificate
     const Certificates others;
     ParameterServerOptions stranger = options(1, 3, true);
     stranger.deadline = 1s;
@@ -95,7 +95,7 @@ TEST_P(OverGrpc, ProcessesThatFollowMakeTheStepsOfReplicas) {
     try {
       train(strategy, job_, nullptr);
       ADD_FAILURE() << "a stranger trains";
-    } catch (const engine::Error& error) {  // not that the chief has not begun
+    } catch (const engine::Error& error) {  // not that the chief is missing
       EXPECT_THAT(error.what(), testing::HasSubstr("none of our authority's"));
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sums of synchronous steps over workers: each share counts once, in the step that it belongs to.
+// Sums of synchronous steps over workers count each share once, in the step to which it belongs.
 #include "strategies/parameter_server/worker/step_totals.h"
 
 #include <gtest/gtest.h>

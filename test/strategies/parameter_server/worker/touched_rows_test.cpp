@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Training with parameter servers of models with tables: the rows that a batch touches travel, and
-// the laws hold as with whole tables.
+// Training of models with tables on parameter servers. Only the rows that a batch touches travel,
+// and the laws hold as with whole tables.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,8 +34,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kNumbers = 2, kFields = 3, kColumns = 4, kBatch = 8;
 
-// Two numbers and three ids, of so many rows a field; the ids of example i are drawn from the first
-// `used` rows.
+// A dataset with two numbers and three ids, one for each field of `rows` rows. The ids are drawn
+// from the first `used` rows.
 class Ids : public engine::Dataset {
  public:
   explicit Ids(std::size_t rows, std::size_t used = 0) : rows_(rows), used_(used ? used : rows) {}
@@ -53,7 +53,7 @@ class Ids : public engine::Dataset {
   }
   std::string describe() const override { return "ids"; }
   std::uint64_t fingerprint() const override { return rows_; }
-  // Rows of a table that a batch of these examples touches.
+  // Returns the number of the table's rows that a batch of these examples touches.
   std::size_t touched(std::uint64_t first, std::size_t count) const {
     std::set<std::size_t> rows;
     for (std::uint64_t index = first; index < first + count; ++index)
@@ -94,7 +94,7 @@ struct Training {
 struct Trained {
   engine::History history;
   std::vector<double> losses, weights;
-  std::vector<engine::Traffic> traffic;  // by step
+  std::vector<engine::Traffic> traffic;  // one per step
   ServerWorker::Counts counts;
 };
 
@@ -181,7 +181,7 @@ TEST_F(TouchedRows, OneAsynchronousWorkerIsOneReplicaBitForBit) {
   }
 }
 
-// By gRPC, with bodies in its messages and in memory that both sides map; in float32.
+// Rows travel by gRPC in float32, with bodies in messages and in memory that both sides map.
 TEST_F(TouchedRows, TravelBetweenTasks) {
   const auto devices = engine::host_devices();
   engine::Device& cpu = engine::find(devices, engine::parse_device_id("cpu"));
@@ -205,7 +205,7 @@ TEST_F(TouchedRows, TravelBetweenTasks) {
   }
 }
 
-// Where every batch touches all rows nothing is left out, whatever the optimizer.
+// If every batch touches all rows, nothing is left out with any optimizer.
 TEST_F(TouchedRows, AllRowsTouchedIsTheWholeTableWithAnyOptimizer) {
   Training t;
   t.rows = 1;
@@ -218,8 +218,8 @@ TEST_F(TouchedRows, AllRowsTouchedIsTheWholeTableWithAnyOptimizer) {
   }
 }
 
-// Rows at the end of each field are touched by nobody after the first steps: momentum, moments and
-// decay leave them alone, which with whole tables they do not.
+// After the first steps, no batch touches the rows at the end of each field. Momentum, moments and
+// decay leave such rows alone, unlike with whole tables.
 TEST_F(TouchedRows, WhatNobodyTouchesRests) {
   for (const auto& optimizer : {momentum(), engine::optim::adamw({.rate = 0.01})}) {
     Training first;
@@ -232,7 +232,7 @@ TEST_F(TouchedRows, WhatNobodyTouchesRests) {
     rest.steps = 16;
     const Trained after = with_servers(2, 1, rest);
     std::size_t moved = 0, resting = 0;
-    // The tables are the last of the arena: the wide one, then, before it, the deep one.
+    // The arena holds the last layer first, so the deep table is at its end.
     const std::size_t deep = before.weights.size() - kFields * rest.rows * kColumns;
     for (std::size_t row = 0; row < kFields * rest.rows; ++row) {
       for (std::size_t c = 0; c < kColumns; ++c) {
@@ -280,8 +280,8 @@ TEST_F(TouchedRows, AsynchronousWorkersLearnWithPoliciesForStaleGradients) {
   }
 }
 
-// The counters are those of an account that is kept apart: of each step the distinct rows of its
-// examples, twice (two tables), and the dense parameters. They do not know how large a table is.
+// The counters equal a separate account of each step: the distinct rows of its examples, twice (two
+// tables), and the dense parameters. They do not depend on the size of a table.
 TEST_F(TouchedRows, BytesOfAStepAreThoseOfTheRowsThatItTouches) {
   Training t;
   t.shuffle = false;
