@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The exit codes of the program, documented in README.md. Those that sysexits.h defines are taken
-// from it.
+// The exit codes of the program, documented in tools/README.md. Those that sysexits.h defines are
+// taken from it.
 #pragma once
 #include <string>
 
