@@ -80,7 +80,8 @@ accuracy = result["test_accuracy"]
 print(f"quickstart: {result['replicas']} replicas, {result['steps']} steps, {result['seconds']:.1f} s, "
       f"{result['images_per_second']:.0f} images a second")
 print(f"quickstart: {result['reason']}")
-print(f"quickstart: test accuracy {accuracy:.4f}, {needed} was to be reached")
+verdict = "passed" if accuracy >= needed else "failed"
+print(f"quickstart: {verdict}: test accuracy {accuracy:.4f}, at least {needed} is needed")
 sys.exit(0 if accuracy >= needed else 1)
 PYTHON
 reached=$?
