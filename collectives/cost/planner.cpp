@@ -115,7 +115,7 @@ bool half_the_messages(const Price& a, const Price& b) {
 }
 
 // Returns whether `a` is preferred to an earlier `b` that takes as long.
-bool spares(const Price& a, const Price& b) {
+bool is_preferred(const Price& a, const Price& b) {
   if (b.messages == 0) return false;
   return half_the_rounds(a, b) || (half_the_messages(a, b) && !half_the_rounds(b, a));
 }
@@ -231,7 +231,7 @@ Choice Choices::choose(std::size_t bytes) const {
     std::size_t found = none;
     for (std::size_t i = 0; i < none; ++i)
       if (differs(i) && prices[i].seconds <= least * alike_ &&
-          (found == none || spares(prices[i], prices[found])))
+          (found == none || is_preferred(prices[i], prices[found])))
         found = i;
     return found;
   };
@@ -274,7 +274,7 @@ Choice Choices::choose(std::size_t bytes) const {
       choice.reason += fmt::format("; {} takes as long{}", choice.runner_up,
                                    alike_ > kAlike ? " (within 10 %)" : "");
     const Price &mine = prices[chosen], &its = prices[other];
-    if (than != other && spares(mine, its))
+    if (than != other && is_preferred(mine, its))
       choice.reason +=
           half_the_rounds(mine, its)
               ? fmt::format(", but needs {:.0f} communication rounds instead of {:.0f}", its.rounds,

@@ -105,8 +105,8 @@ struct ReduceArguments {
   UpdateOperands update = {};    // kUpdate
 };
 
-// For kUpdate on host memory: the factor of the gradients, the number of earlier updates, the local
-// rate of lars, and whether the update is skipped.
+// These serve kUpdate on host memory. They return the factor of the gradients, the number of
+// earlier updates, the local rate of lars, and whether the update is skipped.
 inline double gradient_scale(const ReduceArguments& a) {
   return a.update.factors != nullptr ? a.update.factors->scale
                                      : a.scale / a.update.state->loss_scale;

@@ -311,7 +311,7 @@ Choice choice_of_equals(Topology topology, std::size_t bytes, double seconds) {
   return plan_all_reduce(topology, all_reduce_algorithms()).choose(bytes);
 }
 
-// If one rank leaves the rendezvous before a trial late, both trials take the same time.
+// If one rank leaves the barrier before a trial late, both trials take the same time.
 TEST(Planner, OfTwoThatTakeAsLongTheOneWithHalfTheRounds) {
   const Choice two = choice_of_equals(example_topology("2x1"), 4 * kKiB, 60e-6);
   EXPECT_EQ(two.algorithm, "halving_doubling");
