@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/bounds.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -132,13 +133,29 @@ CLI::Validator one_of(std::vector<std::string> words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     list += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
   }
-  return CLI::Validator(
-      [list, words = std::move(words)](std::string& text) {
-        if (std::ranges::find(words, text) != words.end()) return std::string();
-        return fmt::format("must be {}, not '{}'{}", list, engine::brief(text),
-                           engine::did_you_mean(text, words));
-      },
-      list);
+  auto check = [list, words](std::string& text) {
+    if (std::ranges::find(words, text) != words.end()) return std::string();
+    return fmt::format("must be {}, not '{}'{}", list, engine::brief(text),
+                       engine::did_you_mean(text, words));
+  };
+  return with_words(CLI::Validator(std::move(check), list), words);
+}
+
+// The parser has no use for the name of a validator.
+CLI::Validator with_words(CLI::Validator validator, const std::vector<std::string>& words) {
+  return std::move(validator.name(fmt::format("{}", fmt::join(words, " "))));
+}
+
+CLI::Validator suggested(const std::vector<std::string>& words) {
+  return with_words(CLI::Validator([](std::string&) { return std::string(); }, ""), words);
+}
+
+std::vector<std::string> words_of(CLI::Option& option) {
+  try {
+    return CLI::detail::split_up(option.get_validator(0)->get_name());
+  } catch (const CLI::OptionNotFound&) {
+    return {};
+  }
 }
 
 }  // namespace lockstep::tools

@@ -25,5 +25,8 @@ Command add_predict(CLI::App& app);
 Command add_plan(CLI::App& app);
 Command add_serve(CLI::App& app);
 Command add_doctor(CLI::App& app);
+// These two print the flags of all commands of the app's parent.
+Command add_completion(CLI::App& app);
+Command add_man(CLI::App& app);
 
 }  // namespace lockstep::tools

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The exit codes of the program, documented in tools/README.md. Those that sysexits.h defines are
-// taken from it.
+// The exit codes of the program. Those that sysexits.h defines are taken from it.
 #pragma once
+#include <span>
 #include <string>
 
 #include "engine/base/error.h"
@@ -19,6 +19,13 @@ enum ExitCode : int {
   kTryAgain = 75,
 };
 ExitCode exit_code(engine::Code code);
+
+// The documentation of one exit code, or of several: "128+N".
+struct ExitMeaning {
+  const char* code;
+  const char* meaning;
+};
+std::span<const ExitMeaning> exit_meanings();
 
 // Returns the error's text, and the flag of the option that it is about: "keep 2 at most (--keep)".
 std::string message(const engine::Error& error);

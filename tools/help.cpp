@@ -41,7 +41,9 @@ bool lists(const std::string& text, const std::string& bounds) {
   return true;
 }
 
-std::string described(const CLI::Option& option) {
+}  // namespace
+
+std::string full_description(const CLI::Option& option) {
   std::string text = option.get_description();
   const std::string type = option.get_type_name();
   if (type.empty()) return text;
@@ -56,8 +58,6 @@ std::string described(const CLI::Option& option) {
   if (value.empty()) return bounds.empty() ? text : fmt::format("{} ({})", text, bounds);
   return fmt::format("{} ({}{}default: {})", text, bounds, bounds.empty() ? "" : "; ", value);
 }
-
-}  // namespace
 
 // Returns the names, such as "-b, --min, --minbytes".
 std::string Help::make_option_name(const CLI::Option* option, bool positional) const {
@@ -85,7 +85,7 @@ std::string Help::make_option_opts(const CLI::Option* option) const {
 }
 
 std::string Help::make_option_desc(const CLI::Option* option) const {
-  return wrapped(described(*option));
+  return wrapped(full_description(*option));
 }
 
 void end_help(CLI::App& app, const std::string& examples) {

@@ -18,6 +18,9 @@ class Help : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override;
 };
 
+// Returns the description with the allowed values and the default.
+std::string full_description(const CLI::Option& option);
+
 // Adds --help after all other flags, in the group "General", and example lines at the end.
 void end_help(CLI::App& app, const std::string& examples);
 

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "engine/base/brief.h"
@@ -57,6 +58,31 @@ std::vector<std::string> flags_of(const CLI::App& command) {
   return names;
 }
 
+// Returns lockstep's name for a flag that other programs have; empty if there is none.
+std::string elsewhere(const std::string& name) {
+  static constexpr std::pair<const char*, const char*> kNames[] = {
+      {"amp", "dtype"},
+      {"bs", "batch"},
+      {"checkpoint-dir", "checkpoints"},
+      {"ckpt", "checkpoints"},
+      {"gpu", "device"},
+      {"gpus", "devices"},
+      {"log-dir", "summary"},
+      {"logdir", "summary"},
+      {"nproc-per-node", "replicas"},
+      {"num-gpus", "replicas"},
+      {"num-workers", "replicas"},
+      {"output-dir", "checkpoints"},
+      {"precision", "dtype"},
+      {"resume", "checkpoints"},
+      {"save", "checkpoints"},
+      {"workers", "replicas"},
+      {"world-size", "replicas"}};
+  for (const auto& [other, own] : kNames)
+    if (name == other) return own;
+  return {};
+}
+
 // Returns "; did you mean --model?", "; it is a flag of lockstep predict", or nothing. `argument`
 // is unknown to the command.
 std::string meant(const CLI::App& app, const CLI::App& command, const std::string& argument) {
@@ -72,7 +98,9 @@ std::string meant(const CLI::App& app, const CLI::App& command, const std::strin
   if (!others.empty()) return fmt::format("; it is a flag of {}", fmt::join(others, ", "));
   std::vector<std::string> names;
   for (const std::string& one : own) names.push_back(one.substr(2));
-  const std::string nearest = engine::nearest(name.substr(2), names);
+  std::string nearest = elsewhere(name.substr(2));
+  if (std::ranges::find(names, nearest) == names.end())
+    nearest = engine::nearest(name.substr(2), names);
   return nearest.empty() ? nearest : "; did you mean --" + nearest + "?";
 }
 
@@ -136,6 +164,9 @@ int run(int argc, char** argv) {
       app.add_subcommand("serve", "run a server of a parameter server job, or show its status");
   CLI::App* doctor = app.add_subcommand(
       "doctor", "show what this machine and this build have, and what is missing");
+  CLI::App* completion =
+      app.add_subcommand("completion", "print a script that completes flags in bash, zsh or fish");
+  CLI::App* man = app.add_subcommand("man", "print the manual page");
   for (CLI::App* command : app.get_subcommands({})) command->group("Commands");
   const Command run_train = add_train(*train);
   const Command run_predict = add_predict(*predict);
@@ -143,6 +174,8 @@ int run(int argc, char** argv) {
   const Command run_bench = add_bench(*bench);
   const Command run_serve = add_serve(*serve);
   const Command run_doctor = add_doctor(*doctor);
+  const Command run_completion = add_completion(*completion);
+  const Command run_man = add_man(*man);
   std::vector<std::string> arguments(argv + 1, argv + std::max(argc, 1));
   const std::string command = arguments.empty() ? "" : arguments[0];
   Program program{argc, argv};
@@ -169,6 +202,8 @@ int run(int argc, char** argv) {
   if (plan->parsed()) return run_plan(program);
   if (bench->parsed()) return run_bench(program);
   if (serve->parsed()) return run_serve(program);
+  if (completion->parsed()) return run_completion(program);
+  if (man->parsed()) return run_man(program);
   return run_doctor(program);
 }
 

@@ -273,7 +273,8 @@ Command add_plan(CLI::App& app) {
   app.add_flag("--fresh", f->fresh, "measure even if costs of these ranks are stored");
   declare(app, f->network);
   app.option_defaults()->group("Choice");
-  app.add_option("--model", f->model, "show the buckets of this model: " + models::list());
+  app.add_option("--model", f->model, "show the buckets of this model: " + models::list())
+      ->check(suggested(models::names()));
   app.add_option("--algorithm", f->algorithm,
                  "algorithm to use instead of the fastest, e.g. direct:..64k,ring:64k..");
   app.option_defaults()->group("Output");

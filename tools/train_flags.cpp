@@ -51,7 +51,8 @@ CLI::Validator algorithms() {
     }
     return "";
   };
-  return {check, fmt::format("{}; by size: direct:..64k,ring:64k..", fmt::join(names, ", "))};
+  return with_words(
+      {check, fmt::format("{}; by size: direct:..64k,ring:64k..", fmt::join(names, ", "))}, names);
 }
 
 // Returns the models that can be recomputed block by block.
@@ -68,7 +69,9 @@ std::string models_with_blocks() {
 
 void declare_model(CLI::App& app, TrainFlags& f) {
   app.option_defaults()->group("Model");
-  app.add_option("--model", f.model, "model, one of: " + models::list())->capture_default_str();
+  app.add_option("--model", f.model, "model, one of: " + models::list())
+      ->check(suggested(models::names()))
+      ->capture_default_str();
   app.add_option("--batch-norm", f.batch_norm,
                  "statistics of batch norm: local (of each replica's batch) or synchronised (of "
                  "the global batch, so that N replicas compute the step of one)")

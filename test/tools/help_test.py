@@ -5,12 +5,14 @@ answered with the name that was meant; flags have the names that the field knows
 import json
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 
 import program
 from program import MLP, Case, run
 
-COMMANDS = ("train", "predict", "plan", "bench", "serve", "doctor")
+COMMANDS = ("train", "predict", "plan", "bench", "serve", "doctor", "completion", "man")
 GROUPS = {"train": ["Model", "Data", "Training", "Optimizer", "Strategy", "Communication", "Devices", "Checkpoints",
                     "Output", "General"],
           "predict": ["Data", "Execution", "Output", "General"],
@@ -18,7 +20,9 @@ GROUPS = {"train": ["Model", "Data", "Training", "Optimizer", "Strategy", "Commu
           "bench": ["Sizes", "Operation", "Measurement", "Scaling", "Ranks and devices", "Communication", "Output",
                     "General"],
           "serve": ["Server", "Security", "Status", "Output", "General"],
-          "doctor": ["General"]}
+          "doctor": ["General"],
+          "completion": ["General"],
+          "man": ["General"]}
 
 
 def flags_of(text):
@@ -47,12 +51,48 @@ class Help(Case):
             self.assertTrue(examples.strip())
             known = set(flags_of(text)) | set(re.findall(r"(?<= )-[a-z](?=, )", text))
             for line in examples.strip().splitlines():
-                words = shlex.split(line)
+                words = shlex.split(line.split("|")[0])
                 at = words.index("lockstep")
                 self.assertEqual(words[at + 1], command)
                 for word in words[at + 2:]:
                     if re.match("--?[a-z]", word):
                         self.assertIn(word, known, line)
+
+    def completed(self, *words):
+        """What bash offers for the last of the words."""
+        script = self.good("completion", "bash").stdout + 'COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _lockstep; echo "${COMPREPLY[*]}"'
+        done = subprocess.run(["bash", "-c", script, "bash", "lockstep", *words], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.split()
+
+    def test_bash_completes_commands_flags_and_values(self):
+        self.assertLessEqual(set(COMMANDS), set(self.completed("")))
+        for command in COMMANDS:
+            shown = {flag for line in self.help(command).splitlines() if re.match(r"  -", line) for flag in flags_of(line)}
+            self.assertLessEqual(shown, set(self.completed(command, "--")), command)
+        self.assertEqual(self.completed("train", "--model", "mn"), ["mnist_cnn"])
+        self.assertEqual(self.completed("train", "--model", "=", "mn"), ["mnist_cnn"])
+        self.assertEqual(self.completed("bench", "-o", "pro"), ["product"])
+        self.assertEqual(self.completed("train", "--data", ""), [])   # bash offers files then
+        self.assertEqual(self.completed("completion", "z"), ["zsh"])
+
+    def test_zsh_and_fish_complete_the_same_flags(self):
+        """They are not installed everywhere: their scripts are read as text."""
+        for shell, form in (("zsh", "--{}"), ("fish", " -l {}")):
+            script = self.good("completion", shell).stdout
+            for flag in flags_of(self.help("train")):
+                self.assertIn(form.format(flag[2:]), script, shell)
+
+    def test_the_manual_page_has_every_flag_and_exit_code(self):
+        page = self.good("man").stdout
+        for command in COMMANDS:
+            for flag in set(flags_of(self.help(command).split("Examples:")[0])):
+                self.assertIn(flag.replace("-", r"\-"), page)
+        for code in ("64", "65", "70", "74", "75"):
+            self.assertIn(f"\n.TP\n{code}\n", page)
+        if shutil.which("groff"):
+            done = subprocess.run(["groff", "-man", "-ww", "-z"], input=page, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_examples_run(self):
         self.good("bench", "--ranks", "2", "-b", "4k", "-e", "8k", "-f", "2", "-n", "2", "-w", "1", "-d", "float32",
@@ -70,7 +110,8 @@ class Help(Case):
                 ("predict --checkpoint x", "--checkpoints"), ("plan --topolgy 3x1", "--topology"),
                 ("plan --topology 3x1 --algorithm derect", "direct"), ("bench --min-bytes 4k", "--minbytes"),
                 ("bench --collective allreduce", "all_reduce"), ("serve --adress x", "--address"),
-                ("doctor --jsn", "--json")):
+                ("doctor --jsn", "--json"), ("train --ckpt x", "--checkpoints"), ("train --resume", "--checkpoints"),
+                ("train --gpus 2", "--devices"), ("train --workers 2", "--replicas"), ("train --bs 2", "--batch")):
             with self.subTest(arguments):
                 program.refused(self, arguments.split(), 64, [f"; did you mean {meant}? "])
 

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// lockstep man: the manual page lockstep(1) in the format of man(7), made from the parser's own
+// table, as --help is.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <vector>
+
+#include "engine/base/version.h"
+#include "tools/command.h"
+#include "tools/exit_codes.h"
+#include "tools/help.h"
+#include "tools/standard_streams.h"
+
+namespace lockstep::tools {
+namespace {
+
+// Returns the text as troff prints it literally: "-" is a minus that can be pasted, and no line
+// begins with a request.
+std::string plain(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    const bool begins = result.empty() || result.back() == '\n';
+    if (begins && (c == '.' || c == '\'')) result += "\\&";
+    if (c == '-')
+      result += "\\-";
+    else if (c == '\\')
+      result += "\\e";
+    else
+      result += c;
+  }
+  return result;
+}
+
+std::string option_entry(const CLI::Option& option) {
+  std::string names;
+  for (const std::string& name : option.get_snames())
+    names += fmt::format("{}\\fB\\-{}\\fR", names.empty() ? "" : ", ", plain(name));
+  for (const std::string& name : option.get_lnames())
+    names += fmt::format("{}\\fB\\-\\-{}\\fR", names.empty() ? "" : ", ", plain(name));
+  if (names.empty())
+    names = fmt::format("\\fI{}\\fR", plain(option.get_name()));
+  else if (!option.get_type_name().empty())
+    names += option.get_type_name().starts_with("TEXT") ? " \\fITEXT\\fR" : " \\fINUMBER\\fR";
+  return fmt::format(".TP\n{}\n{}\n", names, plain(full_description(option)));
+}
+
+std::string command_section(const CLI::App& command) {
+  std::string page = fmt::format(".SH \"lockstep {0}\"\n.B lockstep {0}\n\\- {1}\n",
+                                 command.get_name(), plain(command.get_description()));
+  std::string group;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group() != group) {
+      group = option->get_group();
+      page += fmt::format(".SS \"{}\"\n", plain(group));
+    }
+    page += option_entry(*option);
+  }
+  const std::string examples = command.get_footer();
+  return examples.empty() ? page : page + ".PP\n.nf\n" + plain(examples) + "\n.fi\n";
+}
+
+std::string man_page(const CLI::App& program) {
+  std::string page = fmt::format(
+      ".TH LOCKSTEP 1 \"\" \"lockstep {}\"\n.SH NAME\nlockstep \\- synchronous data\\-parallel "
+      "training\n.SH SYNOPSIS\n.B lockstep\n.I COMMAND\n[\\fIflags\\fR]\n.SH DESCRIPTION\n{}\n",
+      engine::version(), plain(program.get_description()));
+  page += "Results go to standard output, everything else to standard error.\n";
+  for (const CLI::App* command : program.get_subcommands(nullptr)) {
+    page += fmt::format(".TP\n\\fB{}\\fR\n{}\n", command->get_name(),
+                        plain(command->get_description()));
+  }
+  for (const CLI::App* command : program.get_subcommands(nullptr))
+    page += command_section(*command);
+  page += ".SH EXIT STATUS\n";
+  for (const ExitMeaning& exit : exit_meanings())
+    page += fmt::format(".TP\n{}\n{}\n", plain(exit.code), plain(exit.meaning));
+  page +=
+      ".SH FILES\n.TP\n.I ~/.cache/lockstep\nmeasured costs of ranks and links, and the fastest "
+      "kernels of GPUs; under XDG_CACHE_HOME if that is set\n";
+  return page;
+}
+
+}  // namespace
+
+Command add_man(CLI::App& app) {
+  end_help(app, "  lockstep man | man -l -");
+  return [&app](const Program&) {
+    print(man_page(*app.get_parent()));
+    return int(kDone);
+  };
+}
+
+}  // namespace lockstep::tools
