@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Packs the built programs, and all that they need but glibc and the GPUs' driver, into one folder that runs on a
-# machine without lockstep's packages.
+# machine without lockstep's packages. bin/NAME there is a launcher (bundle_launch.sh), also for the
+# bundle's own mpirun. Its jobs may span hosts that have the bundle in the same folder, without a
+# space in its name. Another mpirun does not fit. Open MPI's plugins for networks other than TCP are
+# not packed.
 set -u
 
 usage() {

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: MIT
 # In a bundle (bundle.sh): bin/NAME, which starts programs/NAME with the bundle's libraries, plugins and help files,
 # wherever the bundle lies. What programs start in turn inherits the environment, and is not searched for again.
+# A bundle without NVIDIA's libraries looks for them in LD_LIBRARY_PATH, then in the pip packages of
+# the python3 in PATH (nvidia/cudnn, nvidia/cu13, ...), then in /usr/local/cuda/lib64, and where the
+# loader looks anyway.
 set -u
 
 self=$(readlink -f "$0")

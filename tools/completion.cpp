@@ -19,7 +19,7 @@ namespace lockstep::tools {
 namespace {
 
 // Returns the text with a backslash before each of the characters.
-std::string escaped(const std::string& text, const std::string& characters) {
+std::string with_backslashes(const std::string& text, const std::string& characters) {
   std::string result;
   for (const char c : text) {
     if (characters.find(c) != std::string::npos) result += '\\';
@@ -29,7 +29,7 @@ std::string escaped(const std::string& text, const std::string& characters) {
 }
 
 // Returns the text for a place between single quotes of bash or zsh.
-std::string quoted(const std::string& text) {
+std::string in_single_quotes(const std::string& text) {
   return CLI::detail::find_and_replace(text, "'", "'\\''");
 }
 
@@ -100,7 +100,8 @@ std::string zsh_argument(CLI::Option& option) {
     value = fmt::format(":{}:{}", names.empty() ? option.get_name() : "value", action);
   }
   if (names.empty()) return fmt::format("'1{}'", value);
-  const std::string text = quoted(fmt::format("[{}]{}", escaped(brief_of(option), "[]:\\"), value));
+  const std::string text =
+      in_single_quotes(fmt::format("[{}]{}", with_backslashes(brief_of(option), "[]:\\"), value));
   if (names.size() == 1) return fmt::format("'{}{}'", names[0], text);
   return fmt::format("'({})'{{{}}}'{}'", fmt::join(names, " "), fmt::join(names, ","), text);
 }
@@ -109,7 +110,7 @@ std::string zsh(CLI::App& program) {
   std::string commands, flags;
   for (CLI::App* command : program.get_subcommands(nullptr)) {
     commands += fmt::format("      '{}:{}'\n", command->get_name(),
-                            quoted(escaped(command->get_description(), ":\\")));
+                            in_single_quotes(with_backslashes(command->get_description(), ":\\")));
     flags += fmt::format("    {}) _arguments", command->get_name());
     for (CLI::Option* option : command->get_options())
       flags += " \\\n      " + zsh_argument(*option);
@@ -137,7 +138,9 @@ if [[ $funcstack[1] == _lockstep ]]; then _lockstep "$@"; else compdef _lockstep
 
 std::string fish(CLI::App& program) {
   // fish reads two escapes between single quotes: that of the quote, and that of the backslash.
-  const auto text = [](const std::string& plain) { return "'" + escaped(plain, "'\\") + "'"; };
+  const auto text = [](const std::string& plain) {
+    return "'" + with_backslashes(plain, "'\\") + "'";
+  };
   std::string lines =
       "# Completion of lockstep for fish, made by `lockstep completion fish`.\n"
       "complete -c lockstep -n __fish_use_subcommand -l version -l help -f\n";

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Reads --config FILE: a JSON object whose keys are the long flags of the command without dashes,
-// e.g. {"model": "mnist_cnn", "epochs": 6, "json": true}. Its values become arguments, except for
-// flags that are on the command line. Their values in the file are not checked.
+// Reads --config FILE: a JSON object of at most 64 KiB whose keys are the long flags of the command
+// or their aliases, without dashes, e.g. {"model": "mnist_cnn", "epochs": 6, "json": true}. Numbers
+// are JSON numbers, texts are strings, sizes may be either, and flags without a value are true or
+// false. The values become arguments, except for flags that are on the command line: their values
+// in the file are not checked. If the command line has --steps, the file's epochs are ignored, and
+// vice versa.
 #pragma once
 #include <string>
 #include <vector>

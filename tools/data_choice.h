@@ -2,7 +2,8 @@
 // Turns the flag --data into data sets: generated data (no flag), "random" (one batch that fits the
 // model), or files. Image models get digits, or color images if they have three channels, or a
 // folder of CIFAR-10's or IDX files. Models that embed ids get clicks, or a file in Criteo's
-// format.
+// format. engine/data/sets.h describes the files. A wrong record is refused before the first step,
+// with its number and field.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -22,7 +23,10 @@ struct DataChoice {
   // --examples: generated examples for training; default: 8000, or 100,000 clicks.
   std::optional<std::uint64_t> examples = {};
   std::uint64_t seed = 1;
-  std::string augment = "none";  // --augment: none, crop, flip or crop,flip
+  // --augment: none, crop, flip or crop,flip. The padding is black for digits and the mean for
+  // colors. The result is a function of seed, example and epoch, under all strategies. Test data
+  // are not augmented. A run that resumes needs the same value and seed.
+  std::string augment = "none";
 };
 // Returns the data sets. Throws Error(kInvalid) for --examples with data that are not generated,
 // and for augmentation of data other than images. Also throws it if the model embeds ids in another

@@ -10,7 +10,8 @@ namespace lockstep::tools {
 
 enum ExitCode : int {
   kDone = 0,
-  kUsage = 64,    // impossible flags, model, data or cluster
+  // Flags, model, data or cluster are impossible, or the loss is not finite.
+  kUsage = 64,
   kBadData = 65,  // invalid contents of a file
   kDefect = 70,   // an error that lockstep did not expect
   // Files are missing, inaccessible or of another run, or memory or a device was refused.

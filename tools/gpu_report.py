@@ -13,6 +13,21 @@ bit, as JSON.
 
 A demand's `met` is true or false where it was measured, and null where it was not, with the reason. It is not true
 either where the measure that it is held against is incomplete, as PyTorch's fastest without all of its modes.
+A missed demand of speed depends on the GPU; a missed one of tests, accuracy, equal bits or
+compute-sanitizer is a defect.
+
+The JSON has these fields:
+  devices, doctor   the name of each device; all that `lockstep doctor --json` says
+  version, kernel, glibc, python, time
+                    of lockstep and of the machine
+  seconds           what all of it took
+  demands           by name: demand (a text), wanted (at least, at most, holds), target, measured,
+                    met, reason
+  tests             by name: result (passed, failed, timed out, skipped: ...), exit_code, seconds,
+                    command, cases (the result of each; `not ended` if the program died in it),
+                    failures (their output), and the kernels in which racecheck reports a race:
+                    hazards_of_libraries, which are no failures, and hazards
+  benches           by name: the same, and figures: each line of JSON that the program printed
 """
 import datetime
 import hashlib

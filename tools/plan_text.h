@@ -32,7 +32,20 @@ struct PlanSource {
 
 std::string plan_text(const PlanSource& source, const collectives::Topology& topology,
                       const collectives::Choices& choices, const PlannedModel* model);
-// Returns a JSON object on one line.
+// Returns a JSON object on one line. Its fields:
+//   source, topology       the cluster with all costs; `topology` can be read by --topology
+//   calibration_seconds    duration of measuring the costs; null if nothing was measured
+//   calibration_stored     whether stored costs were read
+//   planning_seconds       duration of predicting all sizes, which the processes share
+//   table                  per size: bytes, algorithm, predicted_us, runner_up, runner_up_us,
+//                          reason, asked (requested by --algorithm), predicted_of_all_us,
+//                          same_plan (algorithms whose plan equals that of another, the other),
+//                          reduced (predicted from a part of the hosts)
+//   refused                algorithms that these ranks cannot use, with the reason
+//   hash                   hash of the choices
+//   model, buckets         with a model: its buckets have begin and end (elements) and the members
+//                          of the table's entries
+//   optimizer, update, update_reason
 std::string plan_json(const PlanSource& source, const collectives::Topology& topology,
                       const collectives::Choices& choices, const PlannedModel* model);
 

@@ -2,6 +2,13 @@
 // Files that a training run writes for other programs: JSON lines (--log), TensorBoard's event file
 // (--summary), a trace (--profile). The chief opens its files before training begins, so that a
 // path that cannot be written is reported at once. Log and summary get the same numbers.
+//
+// Steps are numbered from 1. Evaluations and checkpoints have the number of the last step before
+// them. Events of the log: step, evaluation, checkpoint, with servers traffic (worker 0's bytes and
+// rows in the step), and with scaled losses loss_scale. comm_exposed_ms is the wait of rank 0's
+// thread in the step. Without a value (train_result.h) accuracy, top5 and auc are null in the log
+// and absent from the summary. The trace is FILE.partial until training has ended. It aligns the
+// clocks of other hosts by the median of nine meetings after training; later drift is not seen.
 #pragma once
 #include <cstdint>
 #include <optional>

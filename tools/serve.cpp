@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: MIT
 // lockstep serve: runs one server of a parameter server job until the chief reports the end of the
 // job. With --status it prints the status of running tasks.
+//
+// Exit codes of a server: 0 after the job's end; 75 if the job failed or nobody called for --life;
+// 128 + N after signal N. It obeys a signal if nobody has called for five seconds, the job is over,
+// or 20 seconds have passed. With --restarts it runs as the child of a supervisor
+// (strategies/session/supervisor.h), which ends with 75 after the last restart.
+//
+// JSON: a server prints {"address"} at its start and {"failed", "why"} at the job's end. --status
+// prints {"tasks": [{"address", "status" or "error"}]}, with each status as the task sent it
+// (strategies/parameter_server/server/shard_status.h). The exit code is 75 if a task does not
+// answer within --deadline.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <memory>

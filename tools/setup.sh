@@ -2,6 +2,15 @@
 # SPDX-License-Identifier: MIT
 # Installs the Debian or Ubuntu packages that lockstep needs, the missing ones only. Where everything is
 # there it changes nothing and takes a fraction of a second.
+#
+# The packages of other systems (these commands have not been tried):
+#   Fedora: dnf install gcc-c++ meson ninja-build pkgconf-pkg-config fmt-devel spdlog-devel json-devel
+#     cli11-devel zlib-devel eigen3-devel onednn-devel highway-devel Random123-devel openmpi-devel
+#     pmix-devel hwloc-devel grpc-devel protobuf-lite-devel protobuf-compiler openssl-devel
+#     gtest-devel gmock-devel      then: module load mpi
+#   Arch: pacman -S base-devel meson fmt spdlog nlohmann-json cli11 zlib eigen onednn highway
+#     random123 openmpi openpmix hwloc grpc protobuf openssl gtest
+# macOS and Windows need a Linux container.
 set -u
 
 usage() {

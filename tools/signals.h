@@ -3,6 +3,13 @@
 // SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGXCPU. A second SIGINT or SIGQUIT ends the
 // program at once; the others may be repeated, as launchers do. Signals that the program was
 // started to ignore stay ignored.
+//
+// The run finishes its step, saves it if it has a folder of checkpoints, and exits with
+// exit_code_of_signal. In a job one process is enough: all learn of the signal in the step's sums,
+// stop after the same step and save it. An evaluation ends between two batches without a result;
+// the evaluation after the last step runs when the same command is started again. mpirun (Open MPI
+// 4.1) waits a second after its SIGINT or SIGTERM, sends SIGTERM to the ranks, waits another second
+// and kills them. It passes SIGUSR1 on at once.
 #pragma once
 #include <atomic>
 

@@ -34,6 +34,8 @@ struct TrainFlags {
     std::int64_t evaluate_every = 1;
     std::string dtype;
     std::optional<std::string> loss_scale;
+    // The log has one line for these steps. Signals are noticed at their end. An epoch's end and a
+    // checkpoint end them early.
     std::int64_t steps_per_execution = 1;
   } training;
 

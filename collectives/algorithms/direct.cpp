@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/steps.h"
 #include "engine/base/error.h"
 

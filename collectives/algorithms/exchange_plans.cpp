@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/circle.h"
 #include "engine/base/error.h"
 

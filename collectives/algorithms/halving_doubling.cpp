@@ -2,6 +2,7 @@
 // Halving-doubling over all ranks in their order (doubling.cpp): a logarithmic number of rounds,
 // and the balanced tree of direct across hosts. Ranks that share a host read each other's memory.
 // If they are adjacent, the largest exchanges are theirs.
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/doubling.h"
 #include "collectives/algorithms/exchange_plans.h"
 

@@ -3,6 +3,7 @@
 // from all ranks and stores it into all, as direct does. Between hosts the leaders of each slice
 // form a ring, all slices at once. So every rank works, and each host sends 2 (H - 1) / H S, which
 // is the lower bound. circle.cpp fuses reading, sending and storing. On one host this is direct.
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/exchange_plans.h"
 
 namespace lockstep::collectives {

@@ -2,6 +2,7 @@
 // Hierarchical all-reduce (hierarchical.cpp) with halving-doubling instead of the ring between the
 // leaders of a slice. It sends as many bytes in a logarithmic number of rounds, for few bytes or
 // many hosts. Leaders read the numbers of their host in the first round (doubling.cpp).
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/doubling.h"
 #include "collectives/algorithms/exchange_plans.h"
 

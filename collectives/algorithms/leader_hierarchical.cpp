@@ -3,6 +3,7 @@
 // numbers of all ranks of its host, the leaders form a ring, and each copies the result to its
 // host. It sends as many bytes as with many leaders in fewer messages, but one rank of a host does
 // all its work. On one host this is direct.
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/exchange_plans.h"
 
 namespace lockstep::collectives {

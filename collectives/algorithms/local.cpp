@@ -2,6 +2,7 @@
 // Local plans: every rank works on its own memory with sums that it already holds. A plan has one
 // lane of one step, without arrivals or messages. Each rank passes over all S elements, so n ranks
 // do n times the work of one.
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/steps.h"
 
 namespace lockstep::collectives {

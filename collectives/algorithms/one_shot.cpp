@@ -13,6 +13,7 @@
 // owner awaits that arrival in execution e + 1, and overwrites the half in e + 2.
 #include <fmt/core.h>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/steps.h"
 #include "engine/base/error.h"
 

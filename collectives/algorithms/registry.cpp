@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "collectives/algorithms/algorithms.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/base/spelling.h"

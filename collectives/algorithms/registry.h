@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/request.h"
 
 namespace lockstep::collectives {
 

@@ -4,6 +4,7 @@
 // are between hosts.
 #include <algorithm>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/circle.h"
 #include "collectives/algorithms/exchange_plans.h"
 #include "engine/base/error.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/request.h"
 
 namespace lockstep::collectives {
 

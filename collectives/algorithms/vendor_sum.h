@@ -8,7 +8,7 @@
 #include <array>
 #include <string_view>
 
-#include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/request.h"
 #include "collectives/plan/plan.h"
 
 namespace lockstep::collectives {

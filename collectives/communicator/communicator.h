@@ -30,8 +30,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/registry.h"
+#include "collectives/algorithms/request.h"
 #include "collectives/bootstrap/bootstrap.h"
 #include "collectives/cost/planner.h"
 #include "collectives/cost/size_rules.h"

@@ -2,11 +2,12 @@
 // Messages between hosts through MPI, for fabrics that MPI reaches best. All calls are point to
 // point and nonblocking: Isend, Irecv, Test. A message travels in chunks of at most kChunk bytes,
 // which Open MPI's tcp sends at once (its btl_tcp_eager_limit is 64 KiB). A rendezvous for each
-// message would use less of the bandwidth (collectives/README.md).
+// message would use less of the bandwidth.
 //
 // The transports of a process, one per rank, share their own MPI communicator and one progress
 // function. The process makes one MPI call at a time, from whichever thread, so
-// MPI_THREAD_SERIALIZED is enough.
+// MPI_THREAD_SERIALIZED is enough. A program that runs MPI itself needs MPI_THREAD_MULTIPLE, since
+// it may call MPI at the same time.
 //
 // MPI does not always see a peer's death. The executor's deadlines end the wait, and ranks tell
 // each other why they stop. Requests that are incomplete when the transports end are given up. MPI

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // NVIDIA's collectives, without NVIDIA's types. The library is loaded at run time, so a program
 // that was built with it starts without it. A build without its header uses `absent.cpp`.
-// Thread-safe. Opening reads a file of hundreds of megabytes.
+// Thread-safe. Opening reads a file of hundreds of megabytes. Tests use a fake NCCL; the real one
+// has never run on several GPUs.
 #pragma once
 #include <memory>
 #include <string>

@@ -77,8 +77,9 @@ std::string to_json(const Topology& topology);
 // ranks. In the short form an entry of "hosts" has the "count" of equal hosts (default 1) and the
 // "ranks" of each (1). It may have the "cores" of each (as many as ranks) and the "device". Each
 // rank is a process. Instead of "cores", "numa_nodes" and "memory" an entry may have "machine", a
-// line as machine_map.h reads it. Then each rank has its NUMA node, too. Throws Error(kInvalid)
-// that says what is wrong.
+// line as machine_map.h reads it. Then each rank has its NUMA node, too. Trials are valid only for
+// the ranks that ran them, so remove "trials" if you edit the ranks of a file. Throws
+// Error(kInvalid) that says what is wrong.
 Topology topology_from_json(const std::string& text);
 
 }  // namespace lockstep::collectives

@@ -3,7 +3,7 @@
 // manifest.json. The ranks write in parallel into DIR/step-0000000042.partial. When all shards are
 // synced, the chief writes the manifest (temporary name, sync, rename) and renames the folder last.
 // A folder without ".partial" is therefore whole, or its checksums (CRC-32 of each file) reveal
-// later damage. README.md describes the format. All errors name the file.
+// later damage. engine/train/README.md describes the format. All errors name the file.
 //
 // The manifest lists named, whole arrays; shards hold pieces of them. Any number of replicas, under
 // any strategy, can therefore read any checkpoint.
@@ -55,7 +55,8 @@ class Checkpoints {
   // Removes what killed writers left, and tests whether checkpoints can be written. Call it before
   // a run, with the folder claimed. `bytes`: the approximate size of a checkpoint, or 0 if unknown;
   // `saves`: the most checkpoints that the run writes. Throws Error(kIo) if nothing can be written,
-  // or if there is no room for all checkpoints that exist at the same time. Leaves nothing but the
+  // or if there is no room for all checkpoints that exist at the same time, at most max(2, keep).
+  // Room is what statvfs reports, which does not know every kind of quota. Leaves nothing but the
   // folder.
   void prepare(std::uint64_t bytes = 0, std::int64_t saves = 0);
   // A save takes these steps in order: the chief calls `begin`; every rank calls `write_shard`; all
@@ -66,14 +67,19 @@ class Checkpoints {
   void begin(std::int64_t step);
   Shard write_shard(std::int64_t step, int rank, int ranks, std::span<const Piece> pieces);
   // Checks that all files exist, commits, and removes all but `keep` checkpoints up to this step.
-  // Throws if not all hosts share the folder. A folder that cannot be removed causes a warning in
-  // the log, not an error. `shards`: what the ranks reported.
+  // Later ones belong to a history that the run has left: they do not count, and they stay. If this
+  // step has a checkpoint already, that one is renamed to NAME.replaced until the new one is in its
+  // place. Old ones are renamed to NAME.old before they are removed. At every call of the file
+  // system a whole checkpoint exists, if there ever was one. Throws if not all hosts share the
+  // folder. A folder that cannot be removed causes a warning in the log, not an error. `shards`:
+  // what the ranks reported.
   void commit(const RunState& state, std::span<const Shard> shards);
 
   void abandon(std::int64_t step) noexcept;
 
-  // All reading functions repeat a read that the system refuses, Error(kIo), for a moment before
-  // they fail.
+  // All reading functions repeat a read that the system refuses, Error(kIo), three times within
+  // 0.3 s before they fail. A refused read says nothing about the file. Damage, Error(kCorrupt), is
+  // a wrong checksum, a wrong size or an absent file.
   //
   // Returns the newest checkpoint with a correct manifest and correct checksums. Logs each damaged
   // newer one, with the file. Removes nothing, and skips what a run removes meanwhile. Throws

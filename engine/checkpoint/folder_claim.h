@@ -2,7 +2,9 @@
 // Only one run at a time may save into a checkpoint folder, since two would remove each other's
 // checkpoints. The chief of a run claims the folder before it reads it. It holds the claim until
 // the run ends or its process is gone, so a run that restarts right after a kill gets it. Readers
-// need no claim. Used by one thread at a time.
+// need no claim. The claim is a lock (flock) of FOLDER/lock, which contains one line, "process 4711
+// on host n1". The file is removed at the end; that of a killed run stays, unlocked. If the file
+// system has no locks, a warning says that runs are not kept apart. Used by one thread at a time.
 #pragma once
 #include <memory>
 #include <string>

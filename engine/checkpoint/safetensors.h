@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The safetensors file format (github.com/huggingface/safetensors): an 8-byte little-endian header
 // length, a JSON header padded with spaces to a multiple of 8, then the tensors' bytes, row-major,
-// little-endian, without gaps. Element types: F32 F64 I32 I64 F16 BF16.
+// little-endian, without gaps. The header begins with { and maps each name to {"dtype": "F32",
+// "shape": [5, 1], "data_offsets": [begin, end]}. Offsets are bytes from the end of the header.
+// __metadata__ maps text to text. Element types: F32 F64 I32 I64 F16 BF16.
 //
 // A reader trusts nothing: it compares every length, offset and shape with the size of the file
 // before it allocates, so a bad file costs little. Errors are Error(kCorrupt) with file, tensor and

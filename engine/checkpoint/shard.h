@@ -9,7 +9,8 @@
 
 namespace lockstep::engine {
 
-// Is a part of a named array in this rank's memory: elements `range` of the flattened array.
+// Is a part of a named array in this rank's memory: elements `range` of the flattened array. The
+// pieces that all ranks save cover each element of an array once. A name contains no '@'.
 struct Piece {
   std::string name = {};  // "conv1.weight", "momentum/conv1.weight"
   Shape shape = {};       // shape of the whole array

@@ -5,8 +5,9 @@
 // too short. POSIX semantics (NFS and Lustre have them). At most one thread at a time per path.
 //
 // Only regular files are read and written, no pipes or devices. Symbolic links to folders, and to
-// files that are read, are followed; renaming and removing affect the link. A file is never written
-// through a link. Files have mode 0644 and folders 0777, less the umask.
+// files that are read, are followed; renaming and removing affect the link. So if a checkpoint was
+// moved to another disk and linked, only its link is removed when its turn comes. A file is never
+// written through a link. Files have mode 0644 and folders 0777, less the umask.
 #pragma once
 #include <cstddef>
 #include <cstdint>

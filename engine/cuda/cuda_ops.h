@@ -238,7 +238,8 @@ class CudaOps final : public Ops {
 
   // Returns the staging buffer for the next batch, once it is free.
   std::byte* arriving(std::size_t bytes);
-  // Holds the state of batches that arrive from the host.
+  // Holds the state of batches that arrive from the host. A batch waits in the staging buffer, in
+  // float32, until the input is free. One kernel then distributes inputs, targets, IDs and state.
   struct Batches {
     explicit Batches(const GpuParts& gpu);
     CudaStream stream;

@@ -81,7 +81,7 @@ struct ForwardArguments {
   const std::uint32_t* places = nullptr;
   double* statistics = nullptr;  // the layer's, in their order
   // True if forward runs again in this step, for backward, from the same input. The workspace of
-  // the first time is still valid, and statistics were already updated.
+  // the first time is still valid. Statistics were already updated: do not update them again.
   bool again = false;
 };
 struct BackwardArguments {

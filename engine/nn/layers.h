@@ -46,7 +46,8 @@ struct BatchNormOptions {
 // unbiased one. A sum with a second input and ReLU behind it run in the same pass. So does a batch
 // norm that makes the second input for this sum alone, if both are synchronized or neither is. If
 // synchronized, two sums over the replicas meet in each step, and N replicas make the step of one.
-// Ioffe and Szegedy 2015.
+// A frozen batch norm (GraphSpec::freeze) keeps scale and shift, and still uses the statistics of
+// its batch in training. Ioffe and Szegedy 2015.
 LayerPtr batch_norm(BatchNormOptions options = {});
 
 LayerPtr relu();

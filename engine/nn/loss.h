@@ -13,6 +13,7 @@ namespace lockstep::engine {
 class Loss {
  public:
   virtual ~Loss() = default;
+  // Returns one line that contains every option of the loss: ranks and checkpoints compare it.
   virtual std::string describe() const = 0;
   // Returns how many float32 numbers a target has for this output, e.g. 1 for a class. Throws
   // Error(kInvalid) for an output that it cannot judge.
@@ -20,7 +21,11 @@ class Loss {
   // Returns whether an accuracy makes sense. Else `correct` is ignored, and the accuracy is NaN.
   virtual bool counts_correct() const { return false; }
   virtual bool on_device() const { return false; }  // see Layer::on_device
-  // dy.data is null in evaluation. losses and correct are float64 [rows]; see Ops.
+  // Writes the loss of each of the first context.state->examples rows and, unless dy.data is null
+  // (evaluation), the gradient of the mean loss over the global batch: it has the factor
+  // state->inverse_examples * state->loss_scale. y and dy are of the graph's type, [rows,
+  // ...output]. target is float32 [rows, target_columns], also if it is a class. losses and correct
+  // are float64 [rows]. If counts_correct, `correct` is 1 for a right answer and else 0.
   virtual void evaluate(Context&, Tensor y, Tensor target, Tensor dy, Tensor losses,
                         Tensor correct) const = 0;
 };

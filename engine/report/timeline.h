@@ -4,8 +4,8 @@
 // counted and dropped.
 //
 // A profiler that observes the process (engine/base/profiler.h) receives the same spans, of all
-// steps: `begin` and `add` are the two ends of a range. Ranges of the computing lane are pushed and
-// popped; ranges of communication may overlap others.
+// steps but those that a GPU repeats as one graph: `begin` and `add` are the two ends of a range.
+// Ranges of the computing lane are pushed and popped; ranges of communication may overlap others.
 //
 // Threads: any thread calls `begin`, `add` and `records`, but the same one for both ends of a
 // computing span; the replica's own calls the rest. Read spans after all that add have ended (after

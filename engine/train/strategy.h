@@ -166,8 +166,10 @@ class Strategy {
   // evaluation, before a checkpoint and at the end.
   virtual Totals synchronize(Replica& replica) = 0;
   // Replaces the statistics of all replicas (Graph::statistic_values) by their mean. Waits; does
-  // nothing if the model has none. Called before an evaluation or a checkpoint reads them. `what`
-  // names the call in errors.
+  // nothing if the model has none. Replicas without examples since the last call do not count.
+  // Called before an evaluation or a checkpoint reads them: a step at which only one of two runs
+  // does so may change the last bits of later averages, but not of weights. `what` names the call
+  // in errors.
   virtual void average_statistics(Replica&, std::string_view /*what*/) {}
   // Returns all replicas' numbers by rank, `mine.size()` each (at most kGather, the same
   // everywhere). Waits, so it is also a barrier. `what` names the call in the error if a rank is

@@ -60,7 +60,8 @@ struct Evaluation {
   double accuracy = 0;  // fraction of all examples; NaN if not counted
   std::uint64_t examples = 0;
   // The fraction whose class is among the five largest outputs (ties: the first). NaN if the loss
-  // does not count correct answers, or if there are at most five classes.
+  // does not count correct answers, if a target is not one class, or if there are at most five
+  // classes.
   double top5 = std::numeric_limits<double>::quiet_NaN();
   // The area under the ROC curve of the logits for data of two classes, exact over replicas. It is
   // NaN for other data, or if all examples are of one class.
@@ -76,8 +77,10 @@ struct FitOptions {
   bool shuffle = true;
 
   std::string checkpoints = {};  // folder, exclusive to this run; empty: none
-  // The interval between checkpoints in steps, and in seconds (saved at the first step after it);
-  // 0: unused. If both are 0, a checkpoint is saved at the end of each epoch.
+  // The interval between checkpoints in steps, and in seconds; 0: unused. If both are 0, a
+  // checkpoint is saved at the end of each epoch. After `every_seconds` rank 0 votes with the sums
+  // of a step, so all ranks save the same step, one or two later. The bits of the run stay the
+  // same.
   std::int64_t every = 0;
   double every_seconds = 0;
   int keep = 3;                                   // number of checkpoints kept

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reports of a killed chief's death. The chief's supervisor tells the servers that the job failed.
-// For some seconds it also answers workers that call the chief's address. Otherwise they would wait
-// for a chief that cannot come back until their deadlines.
+// Reports of the chief's end, killed or failed. The chief's supervisor tells the servers that the
+// job failed. For some seconds it also answers workers that call the chief's address. Otherwise
+// they would wait for a chief that cannot come back until their deadlines.
 //
 // Not thread-safe; takes `notice`. Logs and throws nothing: tasks that are not reached end by their
 // deadlines. Does nothing in a build without gRPC, which has no such jobs.

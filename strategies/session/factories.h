@@ -34,9 +34,10 @@ struct StrategyOptions {
   std::optional<std::chrono::milliseconds> deadline = {};  // default: 60 s or 20 median steps
   // Relative shares of the batch by rank, the same in all processes; empty: equal.
   std::vector<std::uint64_t> shares = {};
-  // Chooses unspecified options by measured costs between the ranks, once per strategy. Costs
-  // between hosts are measured now, in some tenths of a second. Costs on one host are read from
-  // `cost_cache`. Without measurements, or if this is false, assumed costs are used.
+  // Chooses unspecified options by measured costs between the ranks, once per strategy. Costs that
+  // `cost_cache` has are read. Otherwise all costs between hosts are measured, in some tenths of a
+  // second. On one host only all-reduces are timed, and all other costs are assumed. If this is
+  // false, all costs are assumed.
   bool measured = false;
   // Folder that keeps measured costs; empty: none are kept.
   std::filesystem::path cost_cache = {};

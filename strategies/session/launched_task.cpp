@@ -25,6 +25,8 @@ constexpr char kEndsWithChief[] =
     "is one";
 
 constexpr std::chrono::seconds kForTheChief{10};
+constexpr std::chrono::seconds kForLateWorkers{2};
+constexpr int kFirstOfSignals = 128;  // exit codes from here on: a signal ended the run
 
 // Returns whether this host resolves the name to loopback addresses only, so that other hosts
 // cannot use it.
@@ -68,6 +70,7 @@ int run_launched_task(char** argv, const LaunchedOptions& options) {
       job->all("addresses", mine, engine::Clock::now() + options.deadline);
   const ClusterSpec cluster = cluster_of_ranks(addresses, options.servers);
   const bool chief = me.role == Role::kChief;
+  const grpc::ServeOptions serve{.tls = options.tls, .insecure = options.insecure};
   try {
     const int code =
         supervisor.run(argv, {.name = to_string(task_name(cluster, me)),
@@ -75,11 +78,13 @@ int run_launched_task(char** argv, const LaunchedOptions& options) {
                               .why_never = chief ? kEndsWithChief : TaskOptions().why_never,
                               .words = {{"TF_CONFIG", tf_config(cluster, me)}}});
     if (!chief && code == kTryAgain) supervisor.linger(kForTheChief);
+    // Workers that did not call the chief before it failed learn of its end here.
+    if (chief && code != 0 && code < kFirstOfSignals)
+      tell_of_chiefs_death(cluster, "it failed", serve, kForLateWorkers);
     return code;
   } catch (const engine::Error& error) {
     if (chief && error.code() == engine::Code::kPeerLost) {
-      tell_of_chiefs_death(cluster, "it was killed",
-                           {.tls = options.tls, .insecure = options.insecure});
+      tell_of_chiefs_death(cluster, "it was killed", serve);
     }
     throw;
   }

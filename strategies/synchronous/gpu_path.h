@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Chooses the path of gradients between GPUs of several processes. The paths are sums by a vendor's
 // library, direct access to each other's GPU memory, and host memory. With direct access the
-// processes of a host become ranks of one host. `find` chooses again at every open; processes that
-// share GPUs keep sharing them. Not thread-safe. The constructor's arguments must outlive it.
+// processes of a host become ranks of one host. The library (NCCL) sums if each process has one
+// replica on a GPU of its own and all have the same version of NCCL. It allows no fused updates and
+// no 16-bit wire. `find` chooses again at every open; processes that share GPUs keep sharing
+// them. Not thread-safe. The constructor's arguments must outlive it.
 #pragma once
 #include <string>
 

@@ -32,7 +32,8 @@ class LossScale {
   // before the loss.
   void give(const engine::StepState* state, std::int64_t step);
   // Returns the state before this step or the last one, whose kernels must be done: the step's
-  // scale. Throws Error(kInvalid) with the previous step if training cannot continue.
+  // scale. Throws Error(kInvalid) with the previous step if training cannot continue: the scale is
+  // below LossScaling::kLeast, or kMostInARow consecutive steps were skipped.
   const engine::LossScaleState& before(std::int64_t step) const;
   // Returns the state for the next step. Call it between steps, after all updates. Waits for the
   // device.

@@ -13,7 +13,10 @@
 
 namespace lockstep::strategies {
 
-// Selects where the optimizer's update runs: fused into the sums of gradients, or after them.
+// Selects where the optimizer's update runs: fused into the sums of gradients, or after them. With
+// the same algorithm both have the same bits on one host, except for 16-bit weights: a separate
+// update first rounds sums to 16 bits, and a fused one only if it clips or its loss scale is
+// dynamic.
 enum class Update : std::uint8_t { kAutomatic, kFused, kSeparate };
 // Selects how GPUs of several processes of a host exchange: kernels access all GPUs' memory (kIpc),
 // or data pass through host memory. Automatic: kIpc if it is possible and NCCL does not make the
@@ -34,7 +37,9 @@ GpuExchange gpu_exchange_of(std::string_view text);
 Graphs graphs_of(std::string_view text);
 
 struct StepChoices {
-  std::optional<engine::DType> dtype = {};      // default: the first device's type
+  // Default: the first device's type. 16-bit types keep float32 masters of the weights, but not of
+  // frozen parameters.
+  std::optional<engine::DType> dtype = {};
   std::optional<engine::Kernels> kernels = {};  // default: a checkpoint's, or the fastest
   // Factor of losses while gradients are computed: {.start = 512}, or LossScaling::dynamically().
   // Default: dynamic for float16, none for other types.
@@ -45,7 +50,7 @@ struct StepChoices {
   Update update = Update::kAutomatic;
   std::size_t bucket_bytes = 0;  // 0: automatic
   // Type of gradients between hosts: kFloat32 or kBFloat16, for float32 graphs only. Default: a
-  // checkpoint's, or the gradients' own type.
+  // checkpoint's, or the gradients' own type. Fused updates send weights in their own type.
   std::optional<engine::DType> wire = {};
   GpuExchange gpu_exchange = GpuExchange::kAutomatic;
   Graphs graphs = Graphs::kAutomatic;

@@ -2,7 +2,9 @@
 // Checksums of the weights that one replica computes with, to detect mirrors that differ. A weight
 // is checked after its last read in a step, before an update may overwrite it. The checksums are
 // added to sums that are never reset. Mirrors that differed in one step have different sums from
-// then on, even if a fused update has made their weights equal again.
+// then on, even if a fused update has made their weights equal again. Gradients that are wrong
+// before they are summed are not found, nor is a wrong optimizer state of a fused update, since all
+// mirrors get the same wrong weights.
 //
 // In host memory the check must be cheap compared to the step. Parameters are cut into pieces. For
 // a parameter that a step reads for little work, each step checks only some pieces, in rotation.

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/request.h"
 #include "collectives/run/executor.h"
 #include "engine/device/buffer.h"
 #include "engine/reference/reference_device.h"

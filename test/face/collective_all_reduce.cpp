@@ -6,10 +6,13 @@ int main(int argc, char** argv) try {
   lockstep::Session session(argc, argv);  // devices, launcher; MPI where it is needed
   auto strategy = lockstep::collective_all_reduce(session);
   auto digits = argc > 1 ? lockstep::data::idx(argv[1])
-                         : lockstep::data::generated_digits({.train = 1000, .test = 200});
+                         : lockstep::data::generated_digits({.train = 3000, .test = 500});
   lockstep::Trainer trainer(strategy, lockstep::models::mnist_cnn(),
                             lockstep::optim::sgd({.rate = 0.02, .momentum = 0.9}));
-  trainer.fit(*digits.train, {.epochs = 2, .global_batch = 64});
+  const auto report = [](std::int64_t epoch, const lockstep::StepReport& last) {
+    fmt::print("epoch {}: loss {:.4f}\n", epoch, last.loss);  // in one of the processes
+  };
+  trainer.fit(*digits.train, {.epochs = 3, .global_batch = 64, .on_epoch = report});
   const double accuracy = trainer.evaluate(*digits.test).accuracy;  // the same in all processes
   if (strategy.membership().chief) {                                // one of them prints
     fmt::print("accuracy {:.4f}\n{}\n", accuracy, strategy.explain());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A complete program with a user-defined dataset: a table in memory, and a model that learns it on
-// two replicas. engine/README.md explains each function.
+// two replicas. data/dataset.h documents each function.
 #include <lockstep/lockstep.h>
 
 #include <algorithm>
@@ -62,22 +62,28 @@ Table spiral(std::size_t points, double shift) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const Table train = spiral(600, 0), test = spiral(150, 0.5);
 
   lockstep::GraphSpec graph("spiral_mlp", train.input_shape());
-  graph.then("dense1", lockstep::engine::dense(32));
-  graph.then("tanh1", lockstep::engine::tanh());
-  graph.then("dense2", lockstep::engine::dense(32));
-  graph.then("tanh2", lockstep::engine::tanh());
-  graph.then("dense3", lockstep::engine::dense(3));
-  graph.set_loss(lockstep::engine::softmax_cross_entropy());
+  graph.then("dense1", lockstep::dense(32));
+  graph.then("tanh1", lockstep::tanh());
+  graph.then("dense2", lockstep::dense(32));
+  graph.then("tanh2", lockstep::tanh());
+  graph.then("dense3", lockstep::dense(3));
+  graph.set_loss(lockstep::softmax_cross_entropy());
 
   lockstep::Session session(argc, argv);
   auto strategy = lockstep::mirrored(session, {.replicas = 2, .threads = 1});
   lockstep::Trainer trainer(strategy, graph, lockstep::optim::adam({.rate = 0.01}));
-  trainer.fit(train, {.epochs = 30, .global_batch = 40});
+  const auto report = [](std::int64_t epoch, const lockstep::StepReport& last) {
+    if (epoch % 10 == 0) fmt::print("epoch {}: loss {:.4f}\n", epoch, last.loss);
+  };
+  trainer.fit(train, {.epochs = 30, .global_batch = 40, .on_epoch = report});
   const double accuracy = trainer.evaluate(test).accuracy;
   fmt::print("{}: accuracy {:.4f}\n", train.describe(), accuracy);
   return accuracy > 0.85 ? 0 : 1;  // without hidden layers: about 0.55
+} catch (const lockstep::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
 }

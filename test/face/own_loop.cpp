@@ -48,6 +48,7 @@ float train(lockstep::Communicator& ranks) {
     buckets.ready(0);
     buckets.ready(1);
     buckets.wait();  // the means over all ranks
+    if (ranks.rank() == 0 && step % 50 == 0) fmt::print("step {}: bias {:.4f}\n", step, bias[0]);
     bias[0] -= kRate * bias_gradient[0];
     for (std::size_t i = 0; i < kInputs; ++i) weights[i] -= kRate * gradient[i];
   }
@@ -61,7 +62,7 @@ float train(lockstep::Communicator& ranks) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   lockstep::Session session(argc, argv);
   std::atomic<bool> learned{true};
   auto body = [&](lockstep::Communicator& ranks) { learned = train(ranks) < 0.05f && learned; };
@@ -72,4 +73,7 @@ int main(int argc, char** argv) {
     lockstep::run_ranks(session, 2, body);
   }
   return learned ? 0 : 1;
+} catch (const lockstep::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
 }

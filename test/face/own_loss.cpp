@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A complete program with a user-defined loss: its gradient is checked against finite differences,
-// then a model learns digits with it, on two replicas. engine/README.md explains each function.
+// then a model learns digits with it, on two replicas. nn/loss.h documents each function.
 #include <lockstep/lockstep.h>
 
 #include <algorithm>
@@ -75,39 +75,29 @@ bool gradient_is_right(double part) {
   return check.worst < 1e-6 && check.checked > 0;
 }
 
-// Returns whether the loss refuses 16 bits: without a loop for them, it would read two 16-bit
-// numbers as one of 32 bits.
-bool refuses_16_bits(lockstep::Session& session, const lockstep::GraphSpec& graph,
-                     const lockstep::engine::Dataset& data) {
-  auto strategy =
-      lockstep::mirrored(session, {.step = {.dtype = lockstep::DType::kBFloat16}, .threads = 1});
-  lockstep::Trainer trainer(strategy, graph, lockstep::optim::sgd());
-  try {
-    trainer.fit(data, {.steps = 1});
-  } catch (const lockstep::Error& error) {
-    fmt::print("in 16 bits: {}\n", error.what());
-    return std::string(error.what()).find("not in bfloat16") != std::string::npos;
-  }
-  return false;
-}
-
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   if (!gradient_is_right(0.1) || !gradient_is_right(0)) return 1;
 
   lockstep::GraphSpec graph("smoothed_mlp", {28, 28, 1});
-  graph.then("dense1", lockstep::engine::dense(64));
-  graph.then("relu1", lockstep::engine::relu());
-  graph.then("dense2", lockstep::engine::dense(10));
+  graph.then("dense1", lockstep::dense(64));
+  graph.then("relu1", lockstep::relu());
+  graph.then("dense2", lockstep::dense(10));
   graph.set_loss(std::make_shared<SmoothedCrossEntropy>(0.1));
 
   lockstep::Session session(argc, argv);
   auto strategy = lockstep::mirrored(session, {.replicas = 2, .threads = 1});
   const auto digits = lockstep::data::generated_digits({.train = 1000, .test = 200});
   lockstep::Trainer trainer(strategy, graph, lockstep::optim::sgd({.rate = 0.05, .momentum = 0.9}));
-  trainer.fit(*digits.train, {.epochs = 4, .global_batch = 50});
+  const auto report = [](std::int64_t epoch, const lockstep::StepReport& last) {
+    fmt::print("epoch {}: loss {:.4f}\n", epoch, last.loss);
+  };
+  trainer.fit(*digits.train, {.epochs = 4, .global_batch = 50, .on_epoch = report});
   const double accuracy = trainer.evaluate(*digits.test).accuracy;
   fmt::print("accuracy {:.4f}\n", accuracy);
-  return accuracy > 0.5 && refuses_16_bits(session, graph, *digits.train) ? 0 : 1;
+  return accuracy > 0.5 ? 0 : 1;
+} catch (const lockstep::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
 }

@@ -9,7 +9,7 @@
 namespace {
 
 // Sums the ranks of `part` with lockstep, and compares the result with MPI's.
-bool sums(MPI_Comm part, int rank) {
+bool sums(MPI_Comm part, int rank) try {
   lockstep::Session session(lockstep::MpiCommunicator{MPI_Comm_c2f(part)});
   auto communicator = lockstep::communicator(session);
   std::vector<double> values(1000, rank);
@@ -19,6 +19,9 @@ bool sums(MPI_Comm part, int rank) {
   fmt::print("rank {} of the job is rank {} of {}, and the sum is {}\n", rank, communicator.rank(),
              communicator.size(), values[999]);
   return values[0] == expected && values[999] == expected;
+} catch (const lockstep::Error& error) {
+  fmt::print(stderr, "rank {}: {}\n", rank, error.what());
+  return false;
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ import unittest
 
 SOURCE, BUILD, COMPILER = pathlib.Path(), pathlib.Path(), []
 PATIENCE = 300  # seconds for anything; only a defect takes so long
-OWN = ("own_layer", "own_loss", "own_dataset")
+OWN = ("own_layer", "own_loss", "own_dataset")   # programs that train
+OTHERS = ("own_loop", "hello", "variables")
 
 
 def run(command, **more):
@@ -97,7 +98,11 @@ class Files(Installed):
         self.assertEqual({path.suffix for path in self.headers()}, {".h"})
         others = [path for path in (self.top / "there").rglob("*") if path.is_file()
                   and not path.is_relative_to(self.libraries) and not path.is_relative_to(self.include)]
-        self.assertEqual(others, [self.program])
+        texts = {"share/man/man1/lockstep.1", "share/bash-completion/completions/lockstep", "share/zsh/site-functions/_lockstep",
+                 "share/fish/vendor_completions.d/lockstep.fish"}
+        self.assertEqual({path.relative_to(self.prefix).as_posix() for path in others}, {"bin/lockstep", *texts})
+        for text in texts:
+            self.assertIn("--model" if "man" not in text else ".TH LOCKSTEP 1", (self.prefix / text).read_text().replace("-l model", "--model"))
 
     def test_one_version_everywhere(self):
         self.assertEqual(self.good([self.program, "--version"]), f"lockstep {self.version}\n")
@@ -121,7 +126,7 @@ class Configured(unittest.TestCase):
     """Its first commands, in a folder that is not there yet and in one that was built for another prefix."""
 
     def prefix_after(self, folder, prefix):
-        lines = [line.split("#")[0].split() for block in section_blocks("") for line in block.splitlines()]
+        lines = [line.split("#")[0].split() for block in section_blocks("sh") for line in block.splitlines()]
         lines = [words for words in lines if words[:1] == ["meson"] and "install" not in words]
         self.assertTrue(lines)
         text = " ".join(word for words in lines for word in words)
@@ -165,15 +170,11 @@ class Headers(Installed):
 
 # What blocks of READMEs that are statements find around them, by a word of theirs: arguments of a function.
 AROUND = {
-    'graph.then("scale"': "lockstep::GraphSpec& graph",
-    "check_gradient": "const lockstep::Shape& shape",
-    "cifar10": "lockstep::Trainer& trainer, const std::string& folder",
-    "trunk": "lockstep::GraphSpec& graph",
     "Buckets": "int argc, char** argv, std::vector<float>& weights, float* w1, float* w2, std::size_t i",
-    "MPI_Init": "int argc, char** argv, MPI_Comm part",
 }
-# Whole in a program of test/face, which test/face/shown.py compares line by line.
-SHOWN = ("class SmoothedCrossEntropy", "class Table")
+# Its blocks are parts of programs of test/face: test/face/shown.py compares them, and CMake compiles the programs.
+SHOWN = pathlib.Path("engine/README.md")
+FUNCTION = re.compile(r"^\S+ \w+\(.*\) (?:try )?\{$", re.MULTILINE)   # at the beginning of a line: not a statement
 FOREIGN = re.compile(r"^\s*#\s*include\s*<([^>]*/[^>]*|[^>]*\.h)>", re.MULTILINE)
 
 
@@ -197,7 +198,7 @@ class Readmes(Installed):
             if code.lstrip().startswith("namespace "):
                 text += code
                 continue
-            if "int main(" not in rest:
+            if not FUNCTION.search(rest):
                 around = next((arguments for word, arguments in AROUND.items() if word in rest), "")
                 rest = f"[[maybe_unused]] void block_{number}({around}) {{\n{rest}\n}}"
             text += f'\nnamespace {path.parent.name or "top"}_readme {{\n{declared}\n{rest}\n}}\n'
@@ -205,16 +206,11 @@ class Readmes(Installed):
         return "\n".join([*standard, *includes]) + text
 
     def test_their_blocks_compile(self):
-        blocks = [(path, block) for path, block in readme_blocks() if not any(word in block for word in SHOWN)]
-        self.assertGreater(len(blocks), 8)
-        mpi = [block for block in blocks if "MPI_" in block[1]]
-        (self.work / "readmes.cpp").write_text(self.unit([block for block in blocks if block not in mpi]))
+        blocks = [(path, block) for path, block in readme_blocks() if path != SHOWN]
+        self.assertGreaterEqual(len(blocks), 6)
+        (self.work / "readmes.cpp").write_text(self.unit(blocks))
         flags = ["-std=c++20", "-fsyntax-only", *self.flags("--cflags")]
         self.good([*COMPILER, *flags, "readmes.cpp"])
-        found = run(["pkg-config", "--cflags", "ompi-cxx"])
-        if mpi and found.returncode == 0:
-            (self.work / "mpi.cpp").write_text("#include <mpi.h>\n" + self.unit(mpi))
-            self.good([*COMPILER, *flags, *found.stdout.split(), "mpi.cpp"])
 
     def test_headers_need_only_what_readers_are_told(self):
         for path in self.headers():
@@ -229,7 +225,7 @@ class PkgConfig(Installed):
 
     def test_the_readmes_command_builds_the_readmes_program(self):
         shutil.copy(SOURCE / "test/face/mirrored.cpp", self.work / "program.cpp")
-        lines = [line for block in section_blocks("") for line in block.splitlines() if line.startswith("c++ ")]
+        lines = [line for block in section_blocks("sh") for line in block.splitlines() if line.startswith("c++ ")]
         self.assertEqual(len(lines), 1, lines)
         self.good(["sh", "-c", lines[0].replace("c++ ", " ".join(COMPILER) + " ", 1)])
         self.trains(self.work / "program")
@@ -249,7 +245,8 @@ class CMake(Installed):
         self.assertEqual(len(blocks), 1)
         text = blocks[0] + 'file(WRITE "${CMAKE_BINARY_DIR}/version" "${lockstep_VERSION}")\n'
         shutil.copy(SOURCE / "test/face/mirrored.cpp", self.work / "program.cpp")
-        for name in OWN:
+        programs = OWN + tuple(name for name in OTHERS if name != "variables" or self.serves())
+        for name in programs:
             shutil.copy(SOURCE / f"test/face/{name}.cpp", self.work)
             text += f"add_executable({name} {name}.cpp)\ntarget_link_libraries({name} PRIVATE lockstep::lockstep)\n"
         (self.work / "CMakeLists.txt").write_text(text)
@@ -259,6 +256,24 @@ class CMake(Installed):
         self.good(["cmake", "--build", "build", "-j2"], env=environment)
         for name in ("program", *OWN):
             self.trains(self.work / "build" / name, env=environment)
+        self.assertIn("Hello from rank 0 of 1", self.good([self.work / "build/hello"], env=environment))
+        self.assertEqual(self.good([self.work / "build/own_loop"], env=environment).count("largest error 0.0"), 2)
+        if "variables" in programs:
+            self.count_runs(self.work / "build/variables", environment)
+
+    def serves(self):
+        return "gRPC" in self.good([self.program, "doctor"]) and "missing gRPC" not in self.good([self.program, "doctor"])
+
+    def count_runs(self, program, environment):
+        """Three clients of one server, one after the other."""
+        server = subprocess.Popen([self.program, "serve", "--json"], env=self.environment, stdout=subprocess.PIPE, text=True)
+        try:
+            address = json.loads(server.stdout.readline())["address"]
+            for run_number in (1, 2, 3):
+                self.assertEqual(self.good([program, address], env=environment), f"run {run_number}\n")
+        finally:
+            server.kill()
+            server.communicate(timeout=PATIENCE)
 
     def test_a_version_fits_its_series_alone(self):
         template = (SOURCE / "tools/install/lockstepConfigVersion.cmake.in").read_text(encoding="utf-8")

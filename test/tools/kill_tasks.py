@@ -159,6 +159,16 @@ class Tasks(Case):
             time.sleep(0.05)
         self.assertEqual(tasks(self.job), {}, "nobody is left")
 
+    def test_a_chief_that_fails_at_once_ends_all_within_seconds(self):
+        """Workers that call it for the first time after its end are told, too."""
+        folder = self.top / "other"
+        self.good("train", "--model", "lenet5", "--examples", "64", "--epochs", "1", "--eval", "0", "--checkpoints", folder)
+        self.begin("--steps", "1000000", "--checkpoints", folder, "--deadline", "60")
+        out, err = self.running.communicate(timeout=30)  # not by the deadline
+        self.assertNotIn("{", out)
+        self.assertEqual(err.count("lockstep: the checkpoint of step 1 holds another model"), 1, err)
+        self.assertNotIn("Connection refused", err)
+
 
 if __name__ == "__main__":
     sys.exit(not program.main(__doc__))

@@ -40,7 +40,7 @@ def section(readme, title):
 
 
 def of_the_readme():
-    blocks = re.findall(r"^```\n(mpirun .*?)^```", section(README, "A job under a launcher"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```sh\n(mpirun .*?)^```", section(README, "A job under a launcher"), re.MULTILINE | re.DOTALL)
     return [shlex.split(block.replace("\\\n", " ")) for block in blocks]
 
 

@@ -41,7 +41,7 @@ def free_ports(count):
 
 class Cluster(unittest.TestCase):
     def test_the_command_of_the_readme(self):
-        block = re.search(r"^```\n(tools/task_cluster\.sh .*?)^```", README, re.MULTILINE | re.DOTALL)[1]
+        block = re.search(r"^```sh\n(tools/task_cluster\.sh .*?)^```", README, re.MULTILINE | re.DOTALL)[1]
         words = shlex.split(block.replace("\\\n", " "))
         at = words.index("--")
         done = subprocess.run([SCRIPT, "--program", LOCKSTEP, "--port", str(free_ports(6)), *words[1:at + 1], *words[at + 1:],

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Reports whether the machine was busy with other work while some sizes were measured. A rank that
 // others wait for may be kept from its processor for milliseconds, and then the medians measure
-// that. Use it only if there are processors for all ranks. One thread.
+// that. A size is disturbed if a thread was ready without a processor (Linux: schedstat) for more
+// than 30 ms and a quarter of the time; time that a hypervisor takes is not seen. Use it only if
+// there are processors for all ranks. One thread.
 #pragma once
 #include <string>
 

@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: MIT
 // A line of a benchmark's results, for people and for programs. Plain values; pure functions.
+//
+// The fields of JSON and CSV: bytes and count (one rank's input; of an all-gather its result),
+// algorithm, reason, in_place_us and out_of_place_us (medians), min_us and p99_us (in place),
+// out_of_place_min_us, out_of_place_p99_us, algbw_gb_s (bytes / median in place), busbw_gb_s (algbw
+// times Task::bus_factor), roofline_percent, predicted_us (null without a prediction), wrong (null
+// with --check none), chosen (whether the planner would choose it), iterations, barrier_ns (one
+// meeting of ranks 0 and 1; null if they are on different hosts), processors_us (processor time of
+// all ranks in place, median; null below 64 KiB and for threads). With MPI: mpi_us, ratio,
+// mpi_wrong, mpi_processors_us. On devices: nccl_us, ratio, nccl_wrong, devices, copy_gb_s. Each
+// line ends with ranks, hosts, collective, dtype and op.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>

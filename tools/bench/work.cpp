@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/registry.h"
 #include "collectives/algorithms/steps.h"
 #include "collectives/cost/size_rules.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/request.h"
 #include "collectives/cost/planner.h"
 #include "collectives/plan/plan.h"
 

@@ -14,6 +14,8 @@
 
 namespace lockstep::engine::cuda {
 
+// The residents are blocks per multiprocessor. Their loads keep at least 17 KB in flight on each
+// multiprocessor, which an H100 needs: 2.9 TB/s times 0.8 us of latency.
 inline constexpr unsigned kLineThreads = 256;    // per block, in all these kernels
 inline constexpr unsigned kLineGroups = 32;      // largest tile of kernels that write
 inline constexpr unsigned kSumGroups = 4;        // tile of kernels that add

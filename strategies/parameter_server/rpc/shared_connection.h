@@ -2,7 +2,7 @@
 // A connection to a service of another process on this host. Heads of messages use an inner
 // connection; bodies use memory that both processes map (shared_blocks.h). A body is copied once
 // into that memory and read there. Sockets would copy it twice more, which costs as much time again
-// in the kernel.
+// in the kernel. Tasks use it for servers whose address names the same host as their own.
 //
 // The other side is a SharedService, which maps a block at its first use. If it cannot (it runs on
 // another host or as another user), the call fails with kUnavailable and `log` gets one line. From

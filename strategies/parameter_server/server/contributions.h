@@ -2,8 +2,10 @@
 // Gradients of one synchronous step that wait for other workers. Each part needs the gradients of
 // the first `needed` workers. The last of them completes the part, and its gradients are taken out
 // in the order of the workers; later gradients are late. A worker gives one gradient per part. All
-// workers cut a step's shards into the same parts; a sparse shard is one part. Bookkeeping only:
-// the owners hold the bytes. Not thread-safe (the owner's lock).
+// workers cut a step's shards into the same parts; a sparse shard is one part. A worker that is
+// killed in the middle of its pushes and restarted computes the rest from weights that may contain
+// this step's update of other parts, so the bits then differ from those of an undisturbed run.
+// Bookkeeping only: the owners hold the bytes. Not thread-safe (the owner's lock).
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -29,7 +29,8 @@ class MemoryBudget {
     std::uint64_t bytes_ = 0;
   };
 
-  // Limits all shares together to `most` bytes; 0: the machine's free memory now, less a reserve.
+  // Limits all shares together to `most` bytes; 0: the machine's free memory now, less a reserve of
+  // an eighth of it (1 GiB at most).
   explicit MemoryBudget(std::uint64_t most);
   // Throws Error(kMemory) with `what` if the budget is exhausted. `instead_of`: bytes of shares
   // that will be released in exchange.

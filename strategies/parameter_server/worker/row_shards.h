@@ -26,7 +26,7 @@ struct RowChunk {
 
 class RowShards {
  public:
-  // Maximum rows of a message, besides its limit of bytes: a row number takes up to ten bytes in
+  // Maximum rows of a message, besides its limit of 60 MiB: a row number takes up to ten bytes in
   // the head.
   static constexpr std::size_t kMostRows = std::size_t(1) << 18;
 

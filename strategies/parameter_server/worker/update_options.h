@@ -21,8 +21,9 @@ struct UpdateOptions {
   // requested when all gradients are answered. Both include the worker's own update.
   bool prefetch = false;
   // For embedding tables, workers keep and exchange only the rows that a batch touches. Only these
-  // rows are updated, and the optimizer's state of a row changes only when it is touched. False:
-  // tables travel whole, like other parameters.
+  // rows are updated, and the optimizer's state of a row changes only when it is touched. (Plain
+  // sgd has no state, so it has the same bits as with whole tables.) False: tables travel whole,
+  // like other parameters. Micro-batches need this, since each touches other rows.
   bool touched_rows = true;
   bool operator==(const UpdateOptions&) const = default;
 };

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/algorithms/algorithms.h"
 #include "test/collectives/job.h"
 #include "test/strategies/notebook.h"
 

@@ -7,35 +7,39 @@
 #include <fstream>
 #include <sstream>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/steps.h"
 #include "collectives/check/verifier.h"
+#include "engine/base/error.h"
 #include "test/collectives/job.h"
+
+namespace lockstep::collectives {
+namespace {
+
+Plan naive_all_reduce(const Request& request) {
+  Plan plan = empty_plan(request, "naive", 1);
+  const std::string refusal = direct_refusal(request.host);
+  engine::require(refusal.empty(), "{}: naive {}", request.name, refusal);
+  engine::require(!request.update && !request.squares, "{}: no place for an update", request.name);
+  std::vector<int> others = all_ranks(request);
+  if (others.size() == 1 || request.subject.empty()) return plan;
+  const auto values = everywhere(others, request.space, request.subject.begin);
+  Step sum = reduce(request.subject.size(), values, values);
+  finish_sum(sum, request);  // a mean is scaled
+  others.erase(others.begin());
+  plan.lanes[0][0] = {await(others, 1), sum, arrive()};
+  for (const int me : others) plan.lanes[std::size_t(me)][0] = {arrive(), await({0}, 1)};
+  return plan;
+}
+
+}  // namespace
+}  // namespace lockstep::collectives
 
 namespace lockstep::test {
 namespace readme_test {
 
-using collectives::arrive;
-using collectives::await;
 using collectives::Goal;
-using collectives::Lane;
-
-// Returns a plan in which rank 0 adds everything and stores the sum into all. The others wait.
-Plan naive_all_reduce(const Request& request) {
-  Plan plan = empty_plan(request, "naive", 1);
-  const std::vector<int> all = all_ranks(request);
-  for (const int me : all) {
-    Lane& lane = plan.lanes[std::size_t(me)][0];
-    lane = {arrive(), await(all, 1)};
-    if (me == 0 && !request.subject.empty())
-      lane.push_back(
-          collectives::reduce(request.subject.size(),
-                              collectives::everywhere(all, request.space, request.subject.begin),
-                              collectives::everywhere(all, request.space, request.subject.begin)));
-    lane.push_back(arrive());
-    lane.push_back(await({0}, 2));
-  }
-  return plan;
-}
+using collectives::naive_all_reduce;
 
 Request request(std::vector<int> host, std::size_t length) {
   Request request;
@@ -45,19 +49,33 @@ Request request(std::vector<int> host, std::size_t length) {
   return request;
 }
 
-// Returns the README; empty if the test was started by hand from another folder.
-std::string readme() {
+// Returns a file of the sources; empty if the test was started by hand from another folder.
+std::string source(const std::string& path) {
   const char* root = std::getenv("LOCKSTEP_SOURCE");
-  std::ifstream file(std::string(root ? root : ".") + "/collectives/README.md");
+  std::ifstream file(std::string(root ? root : ".") + "/" + path);
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
 }
 
+std::string readme() {
+  return source("collectives/README.md");
+}
+
+TEST(Readme, ShowsTheExampleThatIsTestedHere) {
+  const std::string text = readme();
+  if (text.empty()) GTEST_SKIP() << "no collectives/README.md; set LOCKSTEP_SOURCE";
+  const std::size_t begin = text.find("\nPlan naive_all_reduce(");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string shown = text.substr(begin, text.find("\n}\n", begin) + 3 - begin);
+  EXPECT_NE(source("test/collectives/algorithms/readme_test.cpp").find(shown), std::string::npos)
+      << shown;
+}
+
 TEST(Readme, ShowsThePlanThatIsPrinted) {
   const std::string text = readme();
   if (text.empty()) GTEST_SKIP() << "no collectives/README.md; set LOCKSTEP_SOURCE";
-  const std::string plan = print(ring_all_reduce(request({0, 0, 1}, 1000)));
+  const std::string plan = print(naive_all_reduce(request({0, 0}, 5000)));
   EXPECT_NE(text.find(plan), std::string::npos) << plan;
 }
 

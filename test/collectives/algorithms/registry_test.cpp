@@ -2,11 +2,13 @@
 // The table of algorithms describes each algorithm correctly.
 #include "collectives/algorithms/registry.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/check/verifier.h"
 #include "test/collectives/job.h"
 
@@ -49,9 +51,11 @@ TEST(Registry, FindsEachByTheNameThatItsPlansCarry) {
 }
 
 TEST(Registry, NamesAllThatThereAre) {
-  EXPECT_EQ(error_of([] { find_algorithm("tree"); }),
-            "unknown all-reduce algorithm 'tree'; known: direct, one_shot, ring, halving_doubling, "
-            "hierarchical, hierarchical_halving, leader_hierarchical");
+  std::vector<std::string_view> names;
+  for (const Algorithm& algorithm : all_reduce_algorithms()) names.push_back(algorithm.name);
+  EXPECT_EQ(error_of([] { find_algorithm("none_of_these"); }),
+            fmt::format("unknown all-reduce algorithm 'none_of_these'; known: {}",
+                        fmt::join(names, ", ")));
   const Algorithm own{"own", false, find_algorithm("ring").refusal, collectives::ring_all_reduce,
                       collectives::ring_scratch};
   const std::vector<Algorithm> others{own};
@@ -120,7 +124,9 @@ TEST(Registry, KnowsWhichPlansAreTheSame) {
           const auto lanes = algorithm.make(r).lanes;
           for (const auto& [name, other] : plans)
             EXPECT_TRUE((lanes == other) == (name == same) || (rotation > 0 && name != same))
-                << algorithm.name << ", " << name << ": " << host.size() << " ranks, " << count;
+                << "plans of " << host.size() << " ranks, " << count
+                << " elements: " << algorithm.name << "'s is " << (lanes == other ? "" : "not ")
+                << name << "'s, but Algorithm::same returns '" << same << "'";
           if (same.empty()) plans[algorithm.name] = lanes;
           EXPECT_TRUE(same.empty() || plans.contains(same)) << algorithm.name << " " << same;
         }
@@ -170,9 +176,10 @@ TEST(Registry, PlansAwaitNobodyWithoutNeed) {
                 if (awaited[i] == int(rank)) continue;
                 const std::vector<int> all = awaited;
                 awaited.erase(awaited.begin() + std::ptrdiff_t(i));
-                EXPECT_NE(verify(plan, Goal::kSumEverywhere), "")
-                    << algorithm.name << " " << layout << " " << ranks << ": rank " << rank
-                    << " lane " << lane << " step " << step << " awaits " << i;
+                EXPECT_FALSE(verify(plan, Goal::kSumEverywhere).empty())
+                    << algorithm.name << ", hosts " << layout << ", " << ranks << " ranks: rank "
+                    << rank << ", lane " << lane << ", step " << step << " awaits rank " << all[i]
+                    << " without need: the plan is right without it";
                 awaited = all;
               }
         EXPECT_EQ(verify(plan, Goal::kSumEverywhere), "");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/registry.h"
 #include "test/collectives/job.h"
 

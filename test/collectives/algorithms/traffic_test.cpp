@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/registry.h"
 #include "collectives/check/verifier.h"
 #include "test/collectives/job.h"

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/check/verifier.h"
 #include "engine/base/error.h"
 #include "test/collectives/job.h"

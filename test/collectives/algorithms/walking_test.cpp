@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/check/verifier.h"
 #include "test/collectives/job.h"
 

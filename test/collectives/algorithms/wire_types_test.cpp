@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/registry.h"
 #include "collectives/check/verifier.h"
 #include "engine/base/random.h"

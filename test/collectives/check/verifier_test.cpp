@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/registry.h"
 #include "collectives/algorithms/steps.h"
 #include "test/collectives/job.h"

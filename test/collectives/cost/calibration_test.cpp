@@ -107,7 +107,8 @@ TEST(Calibration, FindsTheCostsOfASimulatedMachine) {
       expect_near(found.wire.call, wire.call, 0.1, what + "call");
       expect_near(found.wire.burst, wire.burst, 0.1, what + "burst");
     }
-    // The fit must also predict the times of all algorithms.
+    // The fit must also predict the times of all algorithms. Where it does not, the algorithm has
+    // costs that no probe measures, such as a chain of ranks that wait for each other.
     std::vector<std::size_t> sizes;
     for (std::size_t bytes = 256; bytes <= 64 * kMiB; bytes *= 8) sizes.push_back(bytes);
     const auto plan = [&](const Topology& topology) {

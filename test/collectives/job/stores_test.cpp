@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/registry.h"
 #include "collectives/job/calibration.h"
 #include "collectives/job/rank_link.h"

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "collectives/algorithms/algorithms.h"
 #include "test/collectives/job.h"
 #include "test/strategies/observed_device.h"
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <thread>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/registry.h"
 #include "collectives/check/verifier.h"
 #include "test/collectives/job.h"

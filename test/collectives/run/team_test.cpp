@@ -11,6 +11,7 @@
 
 #include <thread>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/topology/binding.h"
 #include "test/collectives/job.h"
 #include "test/support/events.h"

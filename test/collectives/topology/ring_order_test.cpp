@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/check/verifier.h"
 #include "collectives/cost/price.h"
 #include "collectives/topology/example_topologies.h"

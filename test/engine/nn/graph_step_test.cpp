@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -191,6 +192,35 @@ TEST(GraphStep, ReplicasRunSideBySideOnTheSameLayers) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& gradient : gradients) EXPECT_EQ(gradient, gradients[0]);
+}
+
+// Copies its input, and refuses 16 bits while it runs.
+class Copy final : public Layer {
+ public:
+  std::string describe() const override { return "copy, whole"; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
+  void forward(Context&, const ForwardArguments& a) const override {
+    require(a.y.dtype != DType::kBFloat16, "computes in float64, not in {}", name(a.y.dtype));
+    std::memcpy(a.y.data, a.x[0].data, a.y.bytes());
+  }
+  void backward(Context&, const BackwardArguments& a) const override {
+    if (a.dx[0]) std::memcpy(a.dx[0].data, a.dy.data, a.dy.bytes());
+  }
+};
+
+TEST(GraphStep, AnErrorOfALayerNamesTheLayer) {
+  GraphSpec spec("m", {3});
+  spec.then("second", std::make_shared<Copy>());
+  spec.set_loss(mean_squared_error());
+  const auto right = reference_ops(DType::kFloat64), wrong = reference_ops(DType::kBFloat16);
+  Solo(spec, *right, 2).step();
+  try {
+    Solo(spec, *wrong, 2).step();
+    FAIL() << "16 bits were taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalid);
+    EXPECT_STREQ(error.what(), "copy second: computes in float64, not in bfloat16");
+  }
 }
 
 // Computes y = x - mean of x over the batch of all replicas, with two reductions.
