@@ -249,9 +249,11 @@ Command add_doctor(CLI::App& app) {
       print(object.dump() + "\n");
       return int(kDone);
     }
+    std::size_t width = 0;
+    for (const Finding& f : findings) width = std::max(width, f.part.size());
     std::string text;
     for (const Finding& f : findings)
-      text += fmt::format("{} {:16} {}\n", f.found ? "found  " : "missing", f.part, f.text);
+      text += fmt::format("{} {:{}} {}\n", f.found ? "found  " : "missing", f.part, width, f.text);
     print(text);
     return int(kDone);
   };

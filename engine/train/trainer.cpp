@@ -297,16 +297,12 @@ void Trainer::tell(const Fit& fit, const RunState& state) const {
     log.info("nothing left to train: the checkpoint is at step {} of {}", state.step, fit.steps);
     return;
   }
-  log.info("training continues after step {} of {}", state.step, fit.steps);
-  if (state.steps == fit.steps && state.global_batch == fit.options.global_batch &&
-      state.optimizer == optimizer_.describe()) {
-    return;
-  }
-  log.info(
-      "the run of the checkpoint was to end at step {} (batch {}, {}); this run ends at step {} "
-      "(batch {}, {})",
-      state.steps, state.global_batch, state.optimizer, fit.steps, fit.options.global_batch,
-      optimizer_.describe());
+  const bool same = state.steps == fit.steps && state.global_batch == fit.options.global_batch &&
+                    state.optimizer == optimizer_.describe();
+  log.info("training continues after step {} of {}{}", state.step, fit.steps,
+           same ? ""
+                : fmt::format("; the run of the checkpoint was to end at step {} (batch {}, {})",
+                              state.steps, state.global_batch, state.optimizer));
 }
 
 // Checks before the first step that the folder can be written and has room for the checkpoints.

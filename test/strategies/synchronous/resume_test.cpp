@@ -79,7 +79,7 @@ TEST_F(Resume, ARunThatIsFinishedSaysSoAndNothingOfWhatItDoesNotUse) {
   }
   fit({.epochs = 3, .global_batch = 11}, adam);
   EXPECT_THAT(said_, AllOf(HasSubstr("starts at zero"), HasSubstr("continues after step 8 of 12"),
-                           HasSubstr("this run ends at step 12")));
+                           HasSubstr("was to end at step 8 (batch 11, sgd")));
 }
 
 TEST_F(Resume, ACheckpointIsNoFolderOfCheckpoints) {
