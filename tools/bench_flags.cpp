@@ -108,13 +108,15 @@ void declare_operation(CLI::App& app, BenchFlags& f) {
       ->capture_default_str();
   app.add_option("-o,--op", f.op, "reduction operation (default: sum)")
       ->check(one_of({"sum", "mean", "min", "max", "product"}));
-  app.add_option("--algorithm", f.algorithm,
-                 fmt::format("auto, all, or a list of auto, {} with commas between; or by size: "
-                             "direct:..64k,ring:64k..",
-                             known_algorithms()))
+  app.add_option(
+         "--algorithm", f.algorithm,
+         fmt::format("algorithms to time: auto, all, or a list of auto, {} with commas between; or "
+                     "by size: "
+                     "direct:..64k,ring:64k..",
+                     known_algorithms()))
       ->capture_default_str();
   app.add_flag("--assumed", f.assumed,
-               "choose and predict by assumed costs instead of measuring the costs between ranks");
+               "choose and predict by assumed costs; measure none between ranks");
 }
 
 void declare_measurement(CLI::App& app, BenchFlags& f) {
@@ -141,22 +143,23 @@ void declare_measurement(CLI::App& app, BenchFlags& f) {
 
 void declare_scaling(CLI::App& app, BenchFlags& f) {
   app.option_defaults()->group("Scaling");
-  app.add_flag("--scaling", f.scaling.on,
-               "measure weak and strong scaling over 1, 2, 4, ... ranks with simulated computation "
-               "and gradients");
+  app.add_flag(
+      "--scaling", f.scaling.on,
+      "measure weak and strong scaling over 1, 2, 4, ... ranks; with simulated computation "
+      "and gradients");
   app.add_option("--gradients", f.scaling.gradients,
-                 "with --scaling: total size of the gradients, or resnet50 (default: resnet50)")
+                 "total size of the gradients, or resnet50; needs --scaling (default: resnet50)")
       ->check(byte_size(1, kLargest, 1, "resnet50"));
   app.add_option("--compute-ms", f.scaling.compute_ms,
-                 "with --scaling: computation time of one rank's step (default: 350, a V100 with "
+                 "computation time of one rank's step; needs --scaling (default: 350, a V100 with "
                  "128 images in float32)")
       ->check(number_above(0, 1e6));
   app.add_option("--batch", f.scaling.batch,
-                 "with --scaling: images of one rank's step (default: 128)")
+                 "images of one rank's step; needs --scaling (default: 128)")
       ->check(whole_number(1, 1'000'000));
   app.add_option("--links", f.scaling.links,
-                 topology_help("with --scaling: simulate the links of this cluster, with a thread "
-                               "for each rank"))
+                 topology_help("simulated links of a cluster, with a thread for each rank; needs "
+                               "--scaling"))
       ->check(file_name("a file or of an example"));
 }
 
@@ -175,7 +178,7 @@ void declare_ranks(CLI::App& app, BenchFlags& f) {
       ->delimiter(',')
       ->excludes(device);
   app.add_option("--copy", f.devices.copy,
-                 "with --device: size of the copy that gives the roofline (default: 256MiB)")
+                 "size of the copy that gives the roofline; needs --device (default: 256MiB)")
       ->check(byte_size(4096, kLargest));
 }
 

@@ -21,6 +21,7 @@ namespace {
 // --help does not print a bound as large as this.
 constexpr std::int64_t kVeryMany = 1'000'000'000;
 constexpr int kLastPort = 65535;
+const std::string kFiles = "<files>";  // among the completions of a flag: names of files
 
 // Returns the number if all of `text` is one.
 template <class T>
@@ -124,8 +125,9 @@ CLI::Validator byte_size(std::size_t least, std::size_t most, std::size_t plain,
 }
 
 CLI::Validator file_name(const std::string& what) {
-  return validator("the name of " + what, "",
-                   [](const std::string& text) { return !text.empty(); });
+  return with_completions(
+      validator("the name of " + what, "", [](const std::string& text) { return !text.empty(); }),
+      {kFiles});
 }
 
 CLI::Validator one_of(std::vector<std::string> words) {
@@ -138,23 +140,31 @@ CLI::Validator one_of(std::vector<std::string> words) {
     return fmt::format("must be {}, not '{}'{}", list, engine::brief(text),
                        engine::did_you_mean(text, words));
   };
-  return with_words(CLI::Validator(std::move(check), list), words);
+  return with_completions(CLI::Validator(std::move(check), list), words);
 }
 
-// The parser has no use for the name of a validator.
-CLI::Validator with_words(CLI::Validator validator, const std::vector<std::string>& words) {
-  return std::move(validator.name(fmt::format("{}", fmt::join(words, " "))));
+// A validator's name is free for this: the parser looks validators up by their names, and never
+// prints them.
+CLI::Validator with_completions(CLI::Validator validator, const std::vector<std::string>& values) {
+  return std::move(validator.name(fmt::format("{}", fmt::join(values, " "))));
 }
 
-CLI::Validator suggested(const std::vector<std::string>& words) {
-  return with_words(CLI::Validator([](std::string&) { return std::string(); }, ""), words);
+CLI::Validator suggested(const std::vector<std::string>& values) {
+  return with_completions(CLI::Validator([](std::string&) { return std::string(); }, ""), values);
 }
 
-std::vector<std::string> words_of(CLI::Option& option) {
+Completions completions_of(CLI::Option& option) {
+  Completions found;
   try {
-    return CLI::detail::split_up(option.get_validator(0)->get_name());
+    for (int i = 0;; ++i)  // until the parser throws
+      for (const std::string& word : CLI::detail::split_up(option.get_validator(i)->get_name())) {
+        if (word == kFiles)
+          found.files = true;
+        else
+          found.values.push_back(word);
+      }
   } catch (const CLI::OptionNotFound&) {
-    return {};
+    return found;
   }
 }
 

@@ -39,11 +39,15 @@ CLI::Validator byte_size(std::size_t least, std::size_t most, std::size_t plain 
 // Accepts a name that is not empty. `what`: the named thing, such as "a folder".
 CLI::Validator file_name(const std::string& what = "a file");
 CLI::Validator one_of(std::vector<std::string> words);
-// Adds words for shells to complete to a validator that accepts more than these.
-CLI::Validator with_words(CLI::Validator validator, const std::vector<std::string>& words);
-// Accepts every text; shells complete the words.
-CLI::Validator suggested(const std::vector<std::string>& words);
-// Returns the words of the flag's first validator; none if it has no such words.
-std::vector<std::string> words_of(CLI::Option& option);
+// Adds what shells complete to a validator that accepts more than that.
+CLI::Validator with_completions(CLI::Validator validator, const std::vector<std::string>& values);
+// Accepts every text; shells complete the values.
+CLI::Validator suggested(const std::vector<std::string>& values);
+// What shells complete after a flag: values, or names of files, or neither.
+struct Completions {
+  std::vector<std::string> values;
+  bool files = false;
+};
+Completions completions_of(CLI::Option& option);
 
 }  // namespace lockstep::tools

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// lockstep completion SHELL: a script with which a shell completes commands, flags and values. It
-// is made from the parser's own table, as --help is, so both know the same flags.
+// lockstep completion SHELL: prints a script with which a shell completes commands, flags and
+// values. It is made from the parser's own table, as --help is, so both know the same flags.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tools/bounds.h"
@@ -33,31 +33,13 @@ std::string in_single_quotes(const std::string& text) {
   return CLI::detail::find_and_replace(text, "'", "'\\''");
 }
 
-// Returns the beginning of a description, up to the first explanation. Shells show one line.
-std::string brief_of(const CLI::Option& option) {
-  std::string text = option.get_description();
-  for (const char* mark : {"; ", ": ", " (", ", e.g."}) text = text.substr(0, text.find(mark));
-  return text;
-}
-
-std::vector<std::string> spellings(const CLI::Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  return names;
-}
-
-// Returns whether the value may be the name of a file; numbers are none.
-bool is_text(const CLI::Option& option) {
-  return option.get_type_name().starts_with("TEXT");
-}
-
 std::string bash(CLI::App& program) {
   std::string values, flags;
   for (CLI::App* command : program.get_subcommands(nullptr)) {
     std::vector<std::string> all;
     for (CLI::Option* option : command->get_options()) {
-      const std::vector<std::string> names = spellings(*option), words = words_of(*option);
+      const std::vector<std::string> names = spellings(*option);
+      const std::vector<std::string> words = completions_of(*option).values;
       all.insert(all.end(), names.begin(), names.end());
       if (names.empty()) all.insert(all.end(), words.begin(), words.end());
       if (names.empty() || words.empty()) continue;
@@ -89,21 +71,27 @@ complete -o default -F _lockstep lockstep
                      values, fmt::join(commands, " "), flags);
 }
 
-// Returns one argument of zsh's _arguments: '(-q --quiet)'{-q,--quiet}'[print only results]'.
+// Returns one argument of zsh's _arguments: '(-b --min)'{-b,--min=}'[smallest size]:value: '.
 std::string zsh_argument(CLI::Option& option) {
-  const std::vector<std::string> names = spellings(option), words = words_of(option);
+  const bool takes_value = value_kind(option) != ValueKind::kNone;
+  const Completions found = completions_of(option);
+  std::vector<std::string> names = spellings(option);
   std::string value;
-  if (!option.get_type_name().empty()) {
-    const std::string action = !words.empty()    ? fmt::format("({})", fmt::join(words, " "))
-                               : is_text(option) ? "_files"
-                                                 : " ";
-    value = fmt::format(":{}:{}", names.empty() ? option.get_name() : "value", action);
+  if (takes_value) {
+    value = fmt::format(":{}:{}", names.empty() ? option.get_name() : "value",
+                        !found.values.empty() ? fmt::format("({})", fmt::join(found.values, " "))
+                        : found.files         ? "_files"
+                                              : " ");
   }
   if (names.empty()) return fmt::format("'1{}'", value);
   const std::string text =
-      in_single_quotes(fmt::format("[{}]{}", with_backslashes(brief_of(option), "[]:\\"), value));
+      in_single_quotes(fmt::format("[{}]{}", with_backslashes(summary(option), "[]:\\"), value));
+  const std::string instead = fmt::format("{}", fmt::join(names, " "));
+  if (takes_value)
+    for (std::string& name : names)
+      if (name.starts_with("--")) name += "=";  // the value is behind it, or the next word
   if (names.size() == 1) return fmt::format("'{}{}'", names[0], text);
-  return fmt::format("'({})'{{{}}}'{}'", fmt::join(names, " "), fmt::join(names, ","), text);
+  return fmt::format("'({})'{{{}}}'{}'", instead, fmt::join(names, ","), text);
 }
 
 std::string zsh(CLI::App& program) {
@@ -121,7 +109,9 @@ std::string zsh(CLI::App& program) {
 _lockstep() {{
   if ((CURRENT == 2)); then
     local -a commands=(
-{}    )
+{}      '--version:print the version and exit'
+      '--help:print the commands and exit'
+    )
     _describe command commands
     return
   fi
@@ -143,22 +133,23 @@ std::string fish(CLI::App& program) {
   };
   std::string lines =
       "# Completion of lockstep for fish, made by `lockstep completion fish`.\n"
-      "complete -c lockstep -n __fish_use_subcommand -l version -l help -f\n";
+      "function __lockstep_command\n"
+      "  set -l words (commandline -opc)\n"
+      "  test \"$words[2]\" = $argv[1]\n"
+      "end\n"
+      "complete -c lockstep -n '__lockstep_command \"\"' -l version -l help -f\n";
   for (CLI::App* command : program.get_subcommands(nullptr)) {
     const std::string name = command->get_name();
-    lines += fmt::format("complete -c lockstep -n __fish_use_subcommand -f -a {} -d {}\n", name,
+    lines += fmt::format("complete -c lockstep -n '__lockstep_command \"\"' -f -a {} -d {}\n", name,
                          text(command->get_description()));
     for (CLI::Option* option : command->get_options()) {
-      lines += fmt::format("complete -c lockstep -n '__fish_seen_subcommand_from {}'", name);
+      lines += fmt::format("complete -c lockstep -n '__lockstep_command {}'", name);
       for (const std::string& one : option->get_snames()) lines += " -s " + one;
       for (const std::string& one : option->get_lnames()) lines += " -l " + one;
-      const std::vector<std::string> words = words_of(*option);
-      const bool takes_value = !option->get_type_name().empty();
-      if (!words.empty())
-        lines += fmt::format(" -x -a '{}'", fmt::join(words, " "));
-      else
-        lines += is_text(*option) ? " -r -F" : takes_value ? " -x" : " -f";
-      lines += fmt::format(" -d {}\n", text(brief_of(*option)));
+      const Completions found = completions_of(*option);
+      lines += value_kind(*option) == ValueKind::kNone ? " -f" : found.files ? " -r -F" : " -x";
+      if (!found.values.empty()) lines += fmt::format(" -a '{}'", fmt::join(found.values, " "));
+      lines += fmt::format(" -d {}\n", text(summary(*option)));
     }
   }
   return lines;
@@ -172,7 +163,8 @@ Command add_completion(CLI::App& app) {
       ->check(one_of({"bash", "zsh", "fish"}))
       ->required();
   end_help(app,
-           "  lockstep completion bash > ~/.local/share/bash-completion/completions/lockstep\n"
+           "  lockstep completion bash > lockstep.bash    # then: source lockstep.bash\n"
+           "  lockstep completion zsh > _lockstep         # in a folder of $fpath\n"
            "  lockstep completion fish > ~/.config/fish/completions/lockstep.fish");
   return [&app, shell](const Program&) {
     CLI::App& program = *app.get_parent();

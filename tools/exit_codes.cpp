@@ -36,7 +36,8 @@ std::span<const ExitMeaning> exit_meanings() {
       {"65", "a file has invalid contents"},
       {"70", "an error that lockstep did not expect"},
       {"74",
-       "a file is missing, inaccessible or of another run, or memory or a device was refused"},
+       "a file is missing, inaccessible, or belongs to another run; or memory or a device was "
+       "refused"},
       {"75", "another process was lost or late; the same command continues from the checkpoint"},
       {"128+N", "signal N ended the run after its step, which was saved if there is a folder"},
   };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The exit codes of the program. Those that sysexits.h defines are taken from it.
+// The exit codes of the program, which exit_meanings() explains. Those that sysexits.h defines are
+// taken from it.
 #pragma once
 #include <span>
 #include <string>
@@ -10,13 +11,10 @@ namespace lockstep::tools {
 
 enum ExitCode : int {
   kDone = 0,
-  // Flags, model, data or cluster are impossible, or the loss is not finite.
   kUsage = 64,
-  kBadData = 65,  // invalid contents of a file
-  kDefect = 70,   // an error that lockstep did not expect
-  // Files are missing, inaccessible or of another run, or memory or a device was refused.
+  kBadData = 65,
+  kDefect = 70,
   kSystem = 74,
-  // Another process was lost or late. Start the command again, and the run continues.
   kTryAgain = 75,
 };
 ExitCode exit_code(engine::Code code);

@@ -43,6 +43,21 @@ bool lists(const std::string& text, const std::string& bounds) {
 
 }  // namespace
 
+std::vector<std::string> spellings(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+// The parser's type is "INT:0 to 256", with the text of bounds.h after the colon.
+ValueKind value_kind(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  return type.empty()               ? ValueKind::kNone
+         : type.starts_with("TEXT") ? ValueKind::kText
+                                    : ValueKind::kNumber;
+}
+
 std::string full_description(const CLI::Option& option) {
   std::string text = option.get_description();
   const std::string type = option.get_type_name();
@@ -59,8 +74,18 @@ std::string full_description(const CLI::Option& option) {
   return fmt::format("{} ({}{}default: {})", text, bounds, bounds.empty() ? "" : "; ", value);
 }
 
+std::string summary(const CLI::Option& option) {
+  std::string text = option.get_description();
+  for (const char* mark : {"; ", ": ", " (", ", e.g."}) text = text.substr(0, text.find(mark));
+  return text;
+}
+
 // Returns the names, such as "-b, --min, --minbytes".
 std::string Help::make_option_name(const CLI::Option* option, bool positional) const {
+  if (brief_ && !option->get_lnames().empty()) {
+    const std::vector<std::string>& letters = option->get_snames();
+    return (letters.empty() ? "" : "-" + letters[0] + ", ") + "--" + option->get_lnames()[0];
+  }
   return CLI::detail::find_and_replace(CLI::Formatter::make_option_name(option, positional), ",",
                                        ", ");
 }
@@ -75,22 +100,32 @@ std::string Help::make_group(std::string group, bool positional,
   return CLI::Formatter::make_group(std::move(group), positional, std::move(options)).substr(1);
 }
 
-// Returns the type of the value. The parser's type is "INT:0 to 256", with the text of bounds.h
-// after the colon.
 std::string Help::make_option_opts(const CLI::Option* option) const {
-  const std::string type = option->get_type_name();
-  if (type.empty()) return {};  // it takes no value
-  return fmt::format(" {}{}", type.starts_with("TEXT") ? "TEXT" : "NUMBER",
+  const ValueKind kind = value_kind(*option);
+  if (kind == ValueKind::kNone) return {};
+  return fmt::format(" {}{}", kind == ValueKind::kText ? "TEXT" : "NUMBER",
                      option->get_required() ? " REQUIRED" : "");
 }
 
 std::string Help::make_option_desc(const CLI::Option* option) const {
-  return wrapped(full_description(*option));
+  const std::string text = full_description(*option);
+  if (!brief_) return wrapped(text);
+  if (text.size() <= kWidth) return text;
+  const std::string brief = summary(*option), type = option->get_type_name();
+  const std::size_t value = text.rfind("default: "), values = type.find(':');
+  if (value == std::string::npos) return brief;
+  const std::string with_default = fmt::format("{} ({}", brief, text.substr(value));
+  if (values != std::string::npos) {
+    const std::string with_values =
+        fmt::format("{} ({}; {}", brief, type.substr(values + 1), text.substr(value));
+    if (with_values.size() <= kWidth) return with_values;
+  }
+  return with_default.size() <= kWidth ? with_default : brief;
 }
 
 void end_help(CLI::App& app, const std::string& examples) {
   app.option_defaults()->group("General");
-  app.set_help_flag("-h,--help", "print this help and exit");
+  app.set_help_flag("-h,--help", "print the flags in a line each, or all that is known of them");
   app.footer("Examples:\n" + examples);
 }
 

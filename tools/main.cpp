@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -41,7 +43,7 @@ std::string value_wanted(const CLI::App& command, const std::string& said) {
   const std::string type = option->get_type_name();
   const std::size_t colon = std::min(type.find(':'), type.size());
   std::string bounds = type.substr(std::min(colon + 1, type.size()));
-  if (type.starts_with("TEXT")) {
+  if (value_kind(*option) == ValueKind::kText) {
     return fmt::format("{}: needs a value: {}", flag,
                        bounds.empty() ? option->get_description() : bounds);
   }
@@ -59,25 +61,23 @@ std::vector<std::string> flags_of(const CLI::App& command) {
 }
 
 // Returns lockstep's name for a flag that other programs have; empty if there is none.
-std::string elsewhere(const std::string& name) {
+std::string flag_of_other_programs(const std::string& name) {
   static constexpr std::pair<const char*, const char*> kNames[] = {
       {"amp", "dtype"},
       {"bs", "batch"},
       {"checkpoint-dir", "checkpoints"},
       {"ckpt", "checkpoints"},
       {"gpu", "device"},
-      {"gpus", "devices"},
+      {"gpus", "replicas"},
       {"log-dir", "summary"},
       {"logdir", "summary"},
       {"nproc-per-node", "replicas"},
       {"num-gpus", "replicas"},
-      {"num-workers", "replicas"},
       {"output-dir", "checkpoints"},
       {"precision", "dtype"},
       {"resume", "checkpoints"},
       {"save", "checkpoints"},
-      {"workers", "replicas"},
-      {"world-size", "replicas"}};
+      {"workers", "replicas"}};
   for (const auto& [other, own] : kNames)
     if (name == other) return own;
   return {};
@@ -98,7 +98,7 @@ std::string meant(const CLI::App& app, const CLI::App& command, const std::strin
   if (!others.empty()) return fmt::format("; it is a flag of {}", fmt::join(others, ", "));
   std::vector<std::string> names;
   for (const std::string& one : own) names.push_back(one.substr(2));
-  std::string nearest = elsewhere(name.substr(2));
+  std::string nearest = flag_of_other_programs(name.substr(2));
   if (std::ranges::find(names, nearest) == names.end())
     nearest = engine::nearest(name.substr(2), names);
   return nearest.empty() ? nearest : "; did you mean --" + nearest + "?";
@@ -148,11 +148,14 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "lockstep " + std::string(engine::version()),
                        "print the version and exit");
   app.set_help_flag("-h,--help", "print this help and exit");
-  const auto formatter = std::make_shared<Help>();
+  const auto formatter = std::make_shared<Help>(
+      std::ranges::any_of(std::span(argv, std::size_t(argc)),
+                          [](const char* one) { return std::string_view(one) == "-h"; }));
   formatter->label("SUBCOMMAND", "COMMAND");
   app.formatter(formatter);  // for the commands, too
   app.require_subcommand(1);
-  app.footer("lockstep COMMAND --help lists the flags of a command, with examples.");
+  app.footer(
+      "lockstep COMMAND -h lists the flags of a command in a line each, --help with all values.");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   CLI::App* train = app.add_subcommand("train", "train a model");
   CLI::App* predict = app.add_subcommand(

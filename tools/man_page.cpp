@@ -15,33 +15,46 @@
 namespace lockstep::tools {
 namespace {
 
-// Returns the text as troff prints it literally: "-" is a minus that can be pasted, and no line
-// begins with a request.
+// Returns the text as troff prints it literally: what it would print as typographic characters can
+// be pasted, and no line begins with a request.
 std::string plain(const std::string& text) {
   std::string result;
   for (const char c : text) {
-    const bool begins = result.empty() || result.back() == '\n';
-    if (begins && (c == '.' || c == '\'')) result += "\\&";
-    if (c == '-')
-      result += "\\-";
-    else if (c == '\\')
-      result += "\\e";
-    else
-      result += c;
+    if (c == '.' && (result.empty() || result.back() == '\n')) result += "\\&";
+    switch (c) {
+      case '-':
+        result += "\\-";
+        break;
+      case '\\':
+        result += "\\e";
+        break;
+      case '~':
+        result += "\\(ti";
+        break;
+      case '^':
+        result += "\\(ha";
+        break;
+      case '`':
+        result += "\\(ga";
+        break;
+      case '\'':
+        result += "\\(aq";
+        break;
+      default:
+        result += c;
+    }
   }
   return result;
 }
 
 std::string option_entry(const CLI::Option& option) {
   std::string names;
-  for (const std::string& name : option.get_snames())
-    names += fmt::format("{}\\fB\\-{}\\fR", names.empty() ? "" : ", ", plain(name));
-  for (const std::string& name : option.get_lnames())
-    names += fmt::format("{}\\fB\\-\\-{}\\fR", names.empty() ? "" : ", ", plain(name));
+  for (const std::string& name : spellings(option))
+    names += fmt::format("{}\\fB{}\\fR", names.empty() ? "" : ", ", plain(name));
   if (names.empty())
     names = fmt::format("\\fI{}\\fR", plain(option.get_name()));
-  else if (!option.get_type_name().empty())
-    names += option.get_type_name().starts_with("TEXT") ? " \\fITEXT\\fR" : " \\fINUMBER\\fR";
+  else if (value_kind(option) != ValueKind::kNone)
+    names += value_kind(option) == ValueKind::kText ? " \\fITEXT\\fR" : " \\fINUMBER\\fR";
   return fmt::format(".TP\n{}\n{}\n", names, plain(full_description(option)));
 }
 
@@ -60,24 +73,30 @@ std::string command_section(const CLI::App& command) {
   return examples.empty() ? page : page + ".PP\n.nf\n" + plain(examples) + "\n.fi\n";
 }
 
+std::string entry(const std::string& name, const std::string& text) {
+  return fmt::format(".TP\n\\fB{}\\fR\n{}\n", plain(name), plain(text));
+}
+
 std::string man_page(const CLI::App& program) {
   std::string page = fmt::format(
       ".TH LOCKSTEP 1 \"\" \"lockstep {}\"\n.SH NAME\nlockstep \\- synchronous data\\-parallel "
       "training\n.SH SYNOPSIS\n.B lockstep\n.I COMMAND\n[\\fIflags\\fR]\n.SH DESCRIPTION\n{}\n",
       engine::version(), plain(program.get_description()));
   page += "Results go to standard output, everything else to standard error.\n";
-  for (const CLI::App* command : program.get_subcommands(nullptr)) {
-    page += fmt::format(".TP\n\\fB{}\\fR\n{}\n", command->get_name(),
-                        plain(command->get_description()));
-  }
+  for (const CLI::App* command : program.get_subcommands(nullptr))
+    page += entry(command->get_name(), command->get_description());
+  page += ".SS \"Without a command\"\n";
+  for (const CLI::Option* option : program.get_options()) page += option_entry(*option);
   for (const CLI::App* command : program.get_subcommands(nullptr))
     page += command_section(*command);
   page += ".SH EXIT STATUS\n";
-  for (const ExitMeaning& exit : exit_meanings())
-    page += fmt::format(".TP\n{}\n{}\n", plain(exit.code), plain(exit.meaning));
-  page +=
-      ".SH FILES\n.TP\n.I ~/.cache/lockstep\nmeasured costs of ranks and links, and the fastest "
-      "kernels of GPUs; under XDG_CACHE_HOME if that is set\n";
+  for (const ExitMeaning& exit : exit_meanings()) page += entry(exit.code, exit.meaning);
+  page += ".SH ENVIRONMENT\n";
+  page += entry("TF_CONFIG", "cluster and task of a job with parameter servers, as in TensorFlow");
+  page += entry("XDG_CACHE_HOME", "parent of the folder of measured costs, instead of ~/.cache");
+  page += ".SH FILES\n";
+  page += entry("~/.cache/lockstep",
+                "measured costs of ranks and links, and the fastest kernels of GPUs");
   return page;
 }
 

@@ -154,7 +154,7 @@ Command add_predict(CLI::App& app) {
       ->check(file_name("a folder"))
       ->required();
   app.add_option("--data", f->data,
-                 "folder of IDX files or of CIFAR-10's .bin files, or for wide_deep a file in "
+                 "folder of IDX files or of CIFAR-10's .bin files; for wide_deep a file in "
                  "Criteo's text format (default: the data that the run was trained on)")
       ->check(file_name("a file or folder, or random"));
   app.add_option("--split", f->split, "part of the data")

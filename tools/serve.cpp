@@ -159,8 +159,8 @@ Command add_serve(CLI::App& app) {
                                  "HOST:PORT to listen on; port 0: a free one (default: this task's "
                                  "address in TF_CONFIG, else 127.0.0.1:0)");
   auto* life = app.add_option("--life", f->life,
-                              "seconds without a call after which the server ends with an error, "
-                              "before the first call ten times as many; 0: never")
+                              "seconds without a call after which the server ends; with an "
+                              "error; before the first call ten times as many; 0: never")
                    ->check(number_from(0, kMostSeconds))
                    ->capture_default_str();
   auto* limit = app.add_option("--memory-limit", f->memory_limit,
@@ -169,8 +169,8 @@ Command add_serve(CLI::App& app) {
                     ->check(byte_size(0, kMostMemory))
                     ->capture_default_str();
   auto* restarts = app.add_option("--restarts", f->restarts,
-                                  "how often a server that was killed is started again, empty and "
-                                  "at the same address")
+                                  "restarts of a server that was killed; it is then empty, and has "
+                                  "the same address")
                        ->check(whole_number(0, kMostRestarts))
                        ->capture_default_str();
   app.option_defaults()->group("Security");

@@ -6,7 +6,7 @@ usage: tests_of_changes.py BUILD [REVISION]
 
 What has changed: files that differ from REVISION, and new ones; REVISION is by default the last commit, or the one
 before where nothing differs from it. The tests: of a source in test/, the tests that run what it is built into, and of
-a header those of the sources that include it; of another file, the unit programs of its folder, and of a command its
+a header those of the sources that include it; of a README, those that read it; of another file, the unit programs of its folder, and of a command its
 scripts; the scripts of test/ that have changed; and the lints.
 
 exit code: 0 the names were printed, 1 git or meson failed
@@ -60,6 +60,8 @@ PROGRAMS = [
     ("tools/virtual_cluster", "virtual_cluster_sh"),
     ("tools/task_cluster", "task_cluster_sh"),
     ("tools/install/", "install"),
+    ("tools/completion", "tools help install"),
+    ("tools/man_page", "tools help install"),
     ("tools/config_file", "tools program"),
     ("tools/data_choice", "tools program data files"),
     ("tools/doctor", "tools doctor launchers"),
@@ -70,6 +72,9 @@ PROGRAMS = [
     ("tools/serve", "serve servers"),
     ("tools/", "tools program help output texts launchers"),
 ]
+# What reads a README besides the tests of all READMEs.
+READERS = {"README.md": {"quickstart_sh"}, "tools/README.md": {"quickstart_sh"}, "strategies/README.md": {"task_cluster_train"},
+           "collectives/README.md": {"costs"}}
 INCLUDE = re.compile(r'^#include "(test/[^"]+)"$', re.MULTILINE)
 
 
@@ -87,6 +92,8 @@ def changed(revision):
 
 def programs_of(path):
     """Names of the programs of a folder, without the numbers of their shards."""
+    if path.endswith("README.md"):
+        return {"readme_commands", "install"} | READERS.get(path, set())
     if path.endswith(".md") or (path.startswith("test/") and not path.endswith(".h")):
         return set()
     for prefix, programs in PROGRAMS:

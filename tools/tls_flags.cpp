@@ -9,8 +9,8 @@ namespace lockstep::tools {
 
 void declare(CLI::App& app, strategies::grpc::TlsFiles& files) {
   app.add_option("--tls-authority", files.authority,
-                 "certificates (PEM) of the authority that signs the tasks' certificates; with the "
-                 "next two flags tasks use mutual TLS only")
+                 "authority that signs the tasks' certificates (PEM); with the next two flags "
+                 "tasks use mutual TLS only")
       ->check(file_name());
   app.add_option("--tls-certificate", files.certificate, "certificate of this task (PEM)")
       ->check(file_name());

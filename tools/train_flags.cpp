@@ -51,7 +51,7 @@ CLI::Validator algorithms() {
     }
     return "";
   };
-  return with_words(
+  return with_completions(
       {check, fmt::format("{}; by size: direct:..64k,ring:64k..", fmt::join(names, ", "))}, names);
 }
 
@@ -69,7 +69,7 @@ std::string models_with_blocks() {
 
 void declare_model(CLI::App& app, TrainFlags& f) {
   app.option_defaults()->group("Model");
-  app.add_option("--model", f.model, "model, one of: " + models::list())
+  app.add_option("--model", f.model, "model: " + models::list())
       ->check(suggested(models::names()))
       ->capture_default_str();
   app.add_option("--batch-norm", f.batch_norm,
@@ -129,7 +129,7 @@ void declare_training(CLI::App& app, TrainFlags& f) {
       ->check(whole_number(1, kMostWhole))
       ->capture_default_str();
   app.add_option("--label-smoothing", f.training.label_smoothing,
-                 "part of each training label that is spread over all classes, at least 0 and "
+                 "part of each training label that is spread over all classes; at least 0 and "
                  "below 1, e.g. 0.1; the test loss uses the labels as they are")
       ->capture_default_str();
   app.add_option("--eval", f.training.evaluate_every,
@@ -144,10 +144,11 @@ void declare_training(CLI::App& app, TrainFlags& f) {
       ->check(one_of({"float32", "float64", "bfloat16", "float16"}));
   app.add_option(
          "--loss-scale", f.training.loss_scale,
-         "factor of the loss in backward, or dynamic, which halves it after a step with "
+         "factor of the loss in backward; or dynamic, which halves it after a step with "
          "gradients that are not finite (this step is skipped) and doubles it after 2000 other "
          "steps (default: the checkpoint's; else dynamic for float16, and none for other types)")
-      ->type_name("TEXT:a number alone: the factor");
+      ->type_name("TEXT:a number alone: the factor")
+      ->check(suggested({"dynamic"}));
   app.add_option("--steps-per-execution", f.training.steps_per_execution,
                  "steps that are reported together; replicas exchange their losses once for them")
       ->check(whole_number(1, kMostWhole))
@@ -186,7 +187,8 @@ void declare_optimizer(CLI::App& app, TrainFlags::Optimizer& f) {
 void declare_strategy(CLI::App& app, TrainFlags& f) {
   app.option_defaults()->group("Strategy");
   app.add_option("--strategy", f.strategy,
-                 "mirrored trains in this process, collective_all_reduce in all processes that "
+                 "training strategy: mirrored trains in this process, collective_all_reduce in all "
+                 "processes that "
                  "mpirun started, parameter_server with variables on servers (default: "
                  "collective_all_reduce if mpirun started several processes, parameter_server if "
                  "TF_CONFIG has servers, else mirrored)")
@@ -217,7 +219,7 @@ void declare_servers(CLI::App& app, TrainFlags::Servers& f) {
       ->capture_default_str();
   app.add_flag("--sync", f.updates.synchronous, "each update waits for all workers");
   app.add_option("--aggregate", f.updates.aggregate,
-                 "with --sync: gradients per update; later ones are dropped; 0: all")
+                 "gradients per update; needs --sync; later ones are dropped; 0: all")
       ->check(whole_number(0, 100'000))
       ->capture_default_str();
   app.add_flag_callback(
@@ -231,9 +233,10 @@ void declare_servers(CLI::App& app, TrainFlags::Servers& f) {
                  "number of first steps that one worker computes alone")
       ->check(whole_number(0, kMostWhole))
       ->capture_default_str();
-  app.add_option("--prefetch", f.prefetch,
-                 "asynchronous training: on fetches all weights of the next step during backward; "
-                 "off fetches those of late layers after all gradients were pushed")
+  app.add_option(
+         "--prefetch", f.prefetch,
+         "fetch weights during backward; in asynchronous training; off fetches those of late "
+         "layers after all gradients were pushed")
       ->check(one_of({"on", "off"}))
       ->capture_default_str();
   app.add_option("--tables", f.tables,
@@ -248,8 +251,7 @@ void declare_servers(CLI::App& app, TrainFlags::Servers& f) {
       ->capture_default_str();
   declare(app, f.tls);
   app.add_flag("--insecure", f.insecure, "let other hosts connect to the chief without TLS");
-  app.add_option("--restarts", f.restarts,
-                 "under mpirun: how often a task that was killed is started again")
+  app.add_option("--restarts", f.restarts, "restarts of a task that was killed; under mpirun")
       ->check(whole_number(0, 1'000'000))
       ->capture_default_str();
 }
@@ -284,6 +286,7 @@ void declare_devices(CLI::App& app, TrainFlags::Devices& f) {
                      "device of all replicas: auto (GPUs if every process can use one, else cpu), "
                      "cpu, cuda (the GPUs of this host, shared by its processes), cuda:N, or "
                      "reference (exact, slow)")
+          ->check(suggested({"auto", "cpu", "cuda", "cuda:0", "reference"}))
           ->capture_default_str();
   app.add_option("--devices", f.each,
                  "device of each replica of this process, e.g. cuda:0,cuda:1; a device may be "
@@ -351,8 +354,7 @@ void declare_output(CLI::App& app, TrainFlags& f) {
                  "steps in the trace of --profile; the first ten of a long run are left out "
                  "(default: 20)")
       ->check(whole_number(1, kMostProfiled));
-  app.add_flag("--placement", f.placement,
-               "print the location, bytes and bucket of each variable before the first step");
+  app.add_flag("--placement", f.placement, "print the location, bytes and bucket of each variable");
   app.add_flag("--json", f.json, "print one JSON object as the last line of standard output");
 }
 

@@ -10,9 +10,9 @@
 
 namespace lockstep::engine {
 
-// Reports to the observer, if there is one, when `body` ran. Errors of a layer name it.
+// Reports to the observer, if there is one, when `body` ran.
 template <class Body>
-void Graph::Plan::observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body body) try {
+void Graph::Plan::observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body body) {
   if (observer == nullptr) return body();
   const bool timed = observer->timed();
   if (timed) ops->synchronize();
@@ -21,10 +21,6 @@ void Graph::Plan::observed(std::size_t i, Observer::Pass pass, const Tensor& y, 
   body();
   if (timed) ops->synchronize();
   observer->layer(graph.nodes[i].name, pass, begin, Clock::now(), y);
-} catch (const Error& error) {
-  if (error.code() != Code::kInvalid) throw;
-  const auto& node = graph.nodes[i];
-  throw error.with(title(*node.layer, node.name) + ": " + error.what());
 }
 
 void Graph::Plan::forward_node(Context& context, std::size_t i) {

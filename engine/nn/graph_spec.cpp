@@ -6,13 +6,13 @@
 #include "engine/base/error.h"
 
 namespace lockstep::engine {
+namespace {
 
+// Returns "convolution conv2": the first word of the layer's description, and its name.
 std::string title(const Layer& layer, const std::string& name) {
   const std::string text = layer.describe();
   return text.substr(0, text.find_first_of(" ,")) + " " + name;
 }
-
-namespace {
 
 std::string initial_text(const Initial& initial) {
   switch (initial.kind) {

@@ -13,10 +13,6 @@
 
 namespace lockstep::engine {
 
-// Returns how errors call a layer, "convolution conv2": the first word of its description, and its
-// name.
-std::string title(const Layer& layer, const std::string& name);
-
 class GraphSpec {
  public:
   // Is an output of a layer, or the graph's input.

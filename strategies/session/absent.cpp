@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "strategies/grpc/connection.h"
-#include "strategies/session/chief_death.h"
+#include "strategies/session/chief_end.h"
 #include "strategies/session/parameter_server_job.h"
 #include "strategies/session/server_task.h"
 #include "strategies/session/task_status.h"
@@ -29,8 +29,8 @@ std::unique_ptr<ServerTask> server_task(const ServerTaskOptions& options) {
   return nullptr;
 }
 
-void tell_of_chiefs_death(const ClusterSpec&, const std::string&, grpc::ServeOptions,
-                          std::chrono::milliseconds) noexcept {}
+void report_chiefs_end(const ClusterSpec&, const std::string&, grpc::ServeOptions,
+                       std::chrono::milliseconds) noexcept {}
 
 std::string task_status(const std::string& address, const grpc::TlsFiles& tls,
                         engine::Clock::time_point) {

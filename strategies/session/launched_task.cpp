@@ -12,7 +12,7 @@
 #include "strategies/parameter_server/cluster/tf_config.h"
 #include "strategies/parameter_server/rpc/host_port.h"
 #include "strategies/pmix/exchange.h"
-#include "strategies/session/chief_death.h"
+#include "strategies/session/chief_end.h"
 #include "strategies/session/held_port.h"
 #include "strategies/session/supervisor.h"
 
@@ -26,7 +26,6 @@ constexpr char kEndsWithChief[] =
 
 constexpr std::chrono::seconds kForTheChief{10};
 constexpr std::chrono::seconds kForLateWorkers{2};
-constexpr int kFirstOfSignals = 128;  // exit codes from here on: a signal ended the run
 
 // Returns whether this host resolves the name to loopback addresses only, so that other hosts
 // cannot use it.
@@ -79,12 +78,12 @@ int run_launched_task(char** argv, const LaunchedOptions& options) {
                               .words = {{"TF_CONFIG", tf_config(cluster, me)}}});
     if (!chief && code == kTryAgain) supervisor.linger(kForTheChief);
     // Workers that did not call the chief before it failed learn of its end here.
-    if (chief && code != 0 && code < kFirstOfSignals)
-      tell_of_chiefs_death(cluster, "it failed", serve, kForLateWorkers);
+    if (chief && code != 0 && !ended_by_signal(code))
+      report_chiefs_end(cluster, "it failed", serve, kForLateWorkers);
     return code;
   } catch (const engine::Error& error) {
     if (chief && error.code() == engine::Code::kPeerLost) {
-      tell_of_chiefs_death(cluster, "it was killed", serve);
+      report_chiefs_end(cluster, "it was killed", serve);
     }
     throw;
   }

@@ -26,7 +26,6 @@ using engine::Code;
 constexpr std::string_view kWord = "LOCKSTEP_SUPERVISED";
 constexpr const char* kSelf = "/proc/self/exe";
 constexpr int kNoProgram = 127;  // like shells
-constexpr int kBySignal = 128;
 
 std::optional<int> number(std::string_view text) {
   int value = 0;

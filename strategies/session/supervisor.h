@@ -26,6 +26,12 @@ namespace lockstep::strategies {
 // Variables that are added to the task's environment.
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
+// The exit code of a task that signal N ended is kBySignal + N, as in shells.
+inline constexpr int kBySignal = 128;
+inline bool ended_by_signal(int code) {
+  return code > kBySignal && code < kBySignal + NSIG;
+}
+
 // Returns which start of the task this process is, from 0; nothing in a process without a
 // supervisor.
 std::optional<int> supervised();

@@ -18,7 +18,7 @@ class Scale final : public lockstep::Layer {
  public:
   std::string describe() const override { return "scale"; }
   lockstep::Shape output_shape(std::span<const lockstep::Shape> inputs) const override {
-    lockstep::require(inputs.size() == 1, "scale takes one input, not {}", inputs.size());
+    lockstep::require(inputs.size() == 1, "takes one input, not {}", inputs.size());
     return inputs[0];
   }
   std::vector<lockstep::ParameterSpec> parameters(
@@ -28,7 +28,7 @@ class Scale final : public lockstep::Layer {
   void forward(lockstep::Context& context, const lockstep::ForwardArguments& a) const override {
     if (a.y.dtype == lockstep::DType::kFloat32) return forward_in<float>(context, a);
     lockstep::require(a.y.dtype == lockstep::DType::kFloat64,
-                      "scale computes in float32 and float64, not in {}",
+                      "layer {}: scale computes in float32 and float64, not in {}", *a.name,
                       lockstep::engine::name(a.y.dtype));
     forward_in<double>(context, a);
   }

@@ -178,11 +178,16 @@ FUNCTION = re.compile(r"^\S+ \w+\(.*\) (?:try )?\{$", re.MULTILINE)   # at the b
 FOREIGN = re.compile(r"^\s*#\s*include\s*<([^>]*/[^>]*|[^>]*\.h)>", re.MULTILINE)
 
 
+def readmes():
+    """The READMEs of the project: a build folder, or what is installed in one, has others."""
+    folders = ("engine", "collectives", "strategies", "models", "tools", "test", "bench")
+    return [SOURCE / "README.md", *(path for folder in folders for path in sorted((SOURCE / folder).glob("**/README.md")))]
+
+
 def readme_blocks():
-    for path in sorted(SOURCE.glob("**/README.md")):
-        if not path.is_relative_to(BUILD):
-            for block in re.findall(r"^```(?:cpp|c\+\+)\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-                yield path.relative_to(SOURCE), block
+    for path in readmes():
+        for block in re.findall(r"^```(?:cpp|c\+\+)\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            yield path.relative_to(SOURCE), block
 
 
 class Readmes(Installed):

@@ -3,6 +3,8 @@
 """Holds comments to sentences: at most 2 % of the comment blocks begin with a fragment, at most 15 lines of comment stand
 before a header's first declaration, and a trailing comment has at most eight words.
 
+READMEs are pages: 120 lines of 100 columns (150 the first), 12,000 words together.
+
 usage: check_prose.py ROOT [--list] [FOLDER]...
 
 A sentence is whole if it begins with a verb in the third person ("Returns ...") or has a finite verb outside of its
@@ -15,6 +17,7 @@ import sys
 
 FOLDERS = ("engine", "collectives", "strategies", "models", "tools", "bench", "test")
 MOST_FRAGMENTS, MOST_HEADER_LINES, MOST_TRAILING_WORDS = 0.02, 15, 8
+MOST_PAGE_LINES, MOST_FIRST_PAGE_LINES, MOST_COLUMNS, MOST_PAGE_WORDS = 120, 150, 100, 12000
 
 AUXILIARIES = set("""is are was were has have had can cannot may might must will would should shall could does do did
 isn't aren't doesn't don't won't can't hasn't haven't let lets need needs""".split())
@@ -126,6 +129,22 @@ def check(root, folders=FOLDERS):
     return count, fragments, long
 
 
+def check_pages(root):
+    """The words of all READMEs, and what is too long."""
+    words, long = 0, []
+    top = pathlib.Path(root)
+    for path in [top / "README.md", *(path for folder in FOLDERS for path in sorted((top / folder).glob("**/README.md")))]:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        words += sum(len(line.split()) for line in lines)
+        name = path.relative_to(top)
+        if len(lines) > (MOST_FIRST_PAGE_LINES if path.parent == top else MOST_PAGE_LINES):
+            long.append(f"{name}: {len(lines)} lines; what headers or --help can say goes there")
+        long += [f"{name}:{at}: {len(line)} columns" for at, line in enumerate(lines, 1) if len(line) > MOST_COLUMNS]
+    if words > MOST_PAGE_WORDS:
+        long.append(f"all READMEs: {words} words of {MOST_PAGE_WORDS}")
+    return words, long
+
+
 def main(arguments):
     listed = "--list" in arguments
     root, *folders = [argument for argument in arguments if argument != "--list"] or [""]
@@ -133,10 +152,12 @@ def main(arguments):
         print("usage: check_prose.py ROOT [--list] [FOLDER]... (ROOT is the folder that holds engine/)")
         return 2
     count, fragments, long = check(root, folders or FOLDERS)
+    words, pages = check_pages(root)
+    long += pages
     wrong = len(fragments) > MOST_FRAGMENTS * count
     for offence in (fragments if listed or wrong else []) + long:
         print(offence)
-    print(f"{len(fragments)} of {count} comment blocks begin with a fragment ({len(fragments) / max(1, count):.1%})")
+    print(f"{len(fragments)} of {count} comment blocks begin with a fragment ({len(fragments) / max(1, count):.1%}); READMEs have {words:,} words")
     return 1 if wrong or long else 0
 
 

@@ -104,6 +104,19 @@ class Prose(InTree):
             _, _, long = self.offences("int x = 0;  // " + "word " * words)
             self.assertEqual(len(long), noticed)
 
+    def test_a_readme_is_a_page(self):
+        for path, lines, text, noticed in (
+                ("models/README.md", 120, "It is.", 0), ("models/README.md", 121, "It is.", 1), ("README.md", 150, "It is.", 0),
+                ("README.md", 151, "It is.", 1), ("models/README.md", 1, "x" * 100, 0), ("models/README.md", 1, "x" * 101, 1),
+                ("models/README.md", 120, "a b " * 25, 0)):
+            self.write("README.md", "# It is")
+            self.write(path, *[text] * lines)
+            self.assertEqual(len(check_prose.check_pages(self.root)[1]), noticed, (path, lines))
+        for folder in ("engine", "collectives", "strategies", "models"):
+            self.write(f"{folder}/README.md", *["a b " * 25] * 120)
+        words, long = check_prose.check_pages(self.root)
+        self.assertEqual((words > 12000, long), (True, [f"all READMEs: {words} words of 12000"]))
+
 
 class Includes(InTree):
     def offences(self, path, *lines):

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import unittest
 
 import program
 from program import MLP, Case, run
@@ -45,6 +46,16 @@ class Help(Case):
                     self.assertEqual(line, line.rstrip())
                 self.assertNotIn("\n\n\n", text)
 
+    def test_a_letter_shows_each_flag_in_a_line(self):
+        for command in COMMANDS:
+            with self.subTest(command):
+                text, full = self.good(command, "-h").stdout, self.help(command)
+                flags = [line for line in text.splitlines() if line.startswith("  -")]
+                self.assertEqual(len(flags), sum(line.startswith("  -") for line in full.splitlines()))
+                for line in text.split("Examples:")[0].splitlines()[2:]:
+                    self.assertRegex(line, r"^(  \S.*\S {2,}\S.*|  \S.* (NUMBER|TEXT)( REQUIRED)? \S.*|  -\S+ \S+| {30}\S.*|[A-Z][a-z ]+( \(.*\))?:|)$")
+                    self.assertLessEqual(len(line), 100, line)
+
     def test_each_example_has_only_flags_that_there_are(self):
         for command in COMMANDS:
             text, examples = self.help(command).split("Examples:\n")
@@ -77,11 +88,28 @@ class Help(Case):
         self.assertEqual(self.completed("completion", "z"), ["zsh"])
 
     def test_zsh_and_fish_complete_the_same_flags(self):
-        """They are not installed everywhere: their scripts are read as text."""
+        """They are not installed everywhere: their scripts are read as text, too."""
         for shell, form in (("zsh", "--{}"), ("fish", " -l {}")):
             script = self.good("completion", shell).stdout
-            for flag in flags_of(self.help("train")):
-                self.assertIn(form.format(flag[2:]), script, shell)
+            for command in COMMANDS:
+                for flag in flags_of(self.help(command).split("Examples:")[0]):
+                    self.assertIn(form.format(flag[2:]), script, shell)
+            if shutil.which(shell):
+                done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    @unittest.skipUnless(shutil.which("fish"), "fish is missing")
+    def test_fish_completes_what_the_command_has(self):
+        script = self.good("completion", "fish").stdout
+        for line, offered in (("lockstep tr", ["train"]), ("lockstep train --model mn", ["mnist_cnn"]),
+                              ("lockstep predict --split train --mo", []), ("lockstep completion z", ["zsh"])):
+            done = subprocess.run(["fish", "-c", f"{script}\ncomplete -C '{line}'"], capture_output=True, text=True)
+            self.assertEqual([each.split("\t")[0] for each in done.stdout.splitlines()], offered, done.stderr)
+
+    def test_a_description_begins_with_what_the_flag_is(self):
+        for command in COMMANDS:
+            for line in self.good(command, "-h").stdout.splitlines():
+                self.assertNotRegex(line, r" {2,}(with|under|without|if) ")
 
     def test_the_manual_page_has_every_flag_and_exit_code(self):
         page = self.good("man").stdout
@@ -89,7 +117,7 @@ class Help(Case):
             for flag in set(flags_of(self.help(command).split("Examples:")[0])):
                 self.assertIn(flag.replace("-", r"\-"), page)
         for code in ("64", "65", "70", "74", "75"):
-            self.assertIn(f"\n.TP\n{code}\n", page)
+            self.assertIn(f"\n.TP\n\\fB{code}\\fR\n", page)
         if shutil.which("groff"):
             done = subprocess.run(["groff", "-man", "-ww", "-z"], input=page, capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -111,7 +139,7 @@ class Help(Case):
                 ("plan --topology 3x1 --algorithm derect", "direct"), ("bench --min-bytes 4k", "--minbytes"),
                 ("bench --collective allreduce", "all_reduce"), ("serve --adress x", "--address"),
                 ("doctor --jsn", "--json"), ("train --ckpt x", "--checkpoints"), ("train --resume", "--checkpoints"),
-                ("train --gpus 2", "--devices"), ("train --workers 2", "--replicas"), ("train --bs 2", "--batch")):
+                ("train --gpus 2", "--replicas"), ("train --workers 2", "--replicas"), ("train --bs 2", "--batch")):
             with self.subTest(arguments):
                 program.refused(self, arguments.split(), 64, [f"; did you mean {meant}? "])
 

@@ -168,6 +168,7 @@ class Tasks(Case):
         self.assertNotIn("{", out)
         self.assertEqual(err.count("lockstep: the checkpoint of step 1 holds another model"), 1, err)
         self.assertNotIn("Connection refused", err)
+        self.assertIn("the chief ended the job: ", err)
 
 
 if __name__ == "__main__":

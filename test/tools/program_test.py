@@ -63,7 +63,7 @@ class Output(Case):
     def test_help_says_which_models_can_be_computed_again(self):
         said = " ".join(self.good("train", "--help").stdout.split())
         named = re.search(r"more time \((.*?) have blocks\)", said)[1].split(" and ")
-        for model in re.search(r"one of: ([a-z0-9_, ]+) ", said)[1].split(", "):
+        for model in re.search(r" model: ([a-z0-9_, ]+) ", said)[1].split(", "):
             done = run("train", "--model", model, "--data", "random", "--batch", "2", "--steps", "0", "--epochs", "0", "--threads", "1", "--recompute")
             self.assertEqual(done.returncode == 0, model in named, f"{model}: {done.stderr}")
 

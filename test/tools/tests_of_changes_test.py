@@ -62,8 +62,10 @@ class TestsOfChanges(unittest.TestCase):
         self.assertNotIn("headers", CHANGES.chosen(TESTS, TARGETS, ["engine/base/log.cpp"]))
         self.assertIn("headers", CHANGES.chosen(TESTS, TARGETS, ["engine/base/log.h"]))
 
-    def test_documents_bring_the_lints_alone(self):
-        self.assertEqual(self.chosen("README.md", "tools/README.md"), [])
+    def test_documents_bring_the_lints_alone_and_readmes_the_tests_that_read_them(self):
+        self.assertEqual(self.chosen("tools/CHANGELOG.md"), [])
+        self.assertEqual(set(self.chosen("models/README.md")), {"readme_commands", "install"})
+        self.assertEqual(set(self.chosen("README.md", "tools/README.md")), {"readme_commands", "install", "quickstart_sh"})
 
 
 if __name__ == "__main__":

@@ -33,11 +33,15 @@ def place(path):
     return "lockstep/" + (path.split("/lockstep/")[1] if "/lockstep/" in path else path)
 
 
+def destination(folder):
+    """Where a folder of Meson's options lies: under the prefix, or from the root."""
+    if os.path.isabs(folder):
+        return pathlib.Path(os.environ.get("DESTDIR", "") + folder)
+    return pathlib.Path(os.environ["MESON_INSTALL_DESTDIR_PREFIX"]) / folder
+
+
 def main(source, includedir, *headers):
-    prefix = pathlib.Path(os.environ["MESON_INSTALL_DESTDIR_PREFIX"])
-    top = prefix / includedir
-    if os.path.isabs(includedir):
-        top = pathlib.Path(os.environ.get("DESTDIR", "") + includedir)
+    top = destination(includedir)
     found = closure(pathlib.Path(source), headers)
     for path, text in sorted(found.items()):
         target = top / place(path)

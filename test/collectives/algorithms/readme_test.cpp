@@ -14,7 +14,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace readme_example {
 
 Plan naive_all_reduce(const Request& request) {
   Plan plan = empty_plan(request, "naive", 1);
@@ -32,14 +32,14 @@ Plan naive_all_reduce(const Request& request) {
   return plan;
 }
 
-}  // namespace
+}  // namespace readme_example
 }  // namespace lockstep::collectives
 
 namespace lockstep::test {
 namespace readme_test {
 
 using collectives::Goal;
-using collectives::naive_all_reduce;
+using collectives::readme_example::naive_all_reduce;
 
 Request request(std::vector<int> host, std::size_t length) {
   Request request;

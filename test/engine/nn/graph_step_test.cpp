@@ -200,7 +200,8 @@ class Copy final : public Layer {
   std::string describe() const override { return "copy, whole"; }
   Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
   void forward(Context&, const ForwardArguments& a) const override {
-    require(a.y.dtype != DType::kBFloat16, "computes in float64, not in {}", name(a.y.dtype));
+    require(a.y.dtype != DType::kBFloat16, "layer {}: computes in float64, not in {}", *a.name,
+            name(a.y.dtype));
     std::memcpy(a.y.data, a.x[0].data, a.y.bytes());
   }
   void backward(Context&, const BackwardArguments& a) const override {
@@ -208,7 +209,7 @@ class Copy final : public Layer {
   }
 };
 
-TEST(GraphStep, AnErrorOfALayerNamesTheLayer) {
+TEST(GraphStep, AnErrorOfALayerReachesTheCallerWithTheLayersName) {
   GraphSpec spec("m", {3});
   spec.then("second", std::make_shared<Copy>());
   spec.set_loss(mean_squared_error());
@@ -219,7 +220,7 @@ TEST(GraphStep, AnErrorOfALayerNamesTheLayer) {
     FAIL() << "16 bits were taken";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kInvalid);
-    EXPECT_STREQ(error.what(), "copy second: computes in float64, not in bfloat16");
+    EXPECT_STREQ(error.what(), "layer second: computes in float64, not in bfloat16");
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "engine/base/error.h"
 #include "engine/nn/gradient_check.h"
 #include "engine/nn/layers.h"
 #include "engine/reference/reference_device.h"
@@ -21,6 +22,7 @@ class LogCosh final : public Loss {
   std::size_t target_columns(const Shape& output) const override { return output.elements(); }
   void evaluate(Context& context, Tensor y, Tensor target, Tensor dy, Tensor losses,
                 Tensor) const override {
+    require(y.dtype == DType::kFloat64, "log_cosh computes in float64, not in {}", name(y.dtype));
     const StepState& state = *context.state;
     const std::size_t columns = y.columns();
     const double weight = state.inverse_examples * state.loss_scale / double(columns);
@@ -44,6 +46,21 @@ TEST(OwnLoss, IsCheckedLikeOneOfOurs) {
       *ops, std::make_shared<LogCosh>(), {2},
       {.target = [](std::size_t row, std::size_t column) { return float(row) - float(column); }});
   EXPECT_LT(given.worst, 1e-6) << given.place;
+}
+
+// Without the refusal, a loop over float64 would read two 16-bit numbers as one.
+TEST(OwnLoss, ItsRefusalOfATypeReachesTheCaller) {
+  GraphSpec spec("own", {3});
+  spec.then("dense", dense(2));
+  spec.set_loss(std::make_shared<LogCosh>());
+  const auto ops = reference_ops(DType::kBFloat16);
+  try {
+    Solo(spec, *ops, 4).step();
+    FAIL() << "16 bits were taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalid);
+    EXPECT_STREQ(error.what(), "log_cosh computes in float64, not in bfloat16");
+  }
 }
 
 TEST(OwnLoss, LearnsInAGraphWithOurs) {

@@ -15,8 +15,7 @@
 namespace lockstep::strategies {
 
 // `serve`: the options with which the chief served; the address is taken from the cluster.
-void tell_of_chiefs_death(const ClusterSpec& cluster, const std::string& why,
-                          grpc::ServeOptions serve,
-                          std::chrono::milliseconds notice = std::chrono::seconds(3)) noexcept;
+void report_chiefs_end(const ClusterSpec& cluster, const std::string& why, grpc::ServeOptions serve,
+                       std::chrono::milliseconds notice = std::chrono::seconds(3)) noexcept;
 
 }  // namespace lockstep::strategies

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/session/chief_death.h"
+#include "strategies/session/chief_end.h"
 
 #include <thread>
 
@@ -25,8 +25,8 @@ class Refusal : public rpc::Service {
 
 }  // namespace
 
-void tell_of_chiefs_death(const ClusterSpec& cluster, const std::string& why,
-                          grpc::ServeOptions serve, std::chrono::milliseconds notice) noexcept {
+void report_chiefs_end(const ClusterSpec& cluster, const std::string& why, grpc::ServeOptions serve,
+                       std::chrono::milliseconds notice) noexcept {
   try {
     const auto until = engine::Clock::now() + notice;
     Refusal refusal(why);
