@@ -25,6 +25,15 @@ def some(text):
     return [one(part) for part in text.split(",")]
 
 
+def parser(words, flag, kind, default):
+    """Of a script that takes a program of lockstep, layouts and the rate of a host's link."""
+    flags = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("lockstep")
+    flags.add_argument(flag, type=kind, default=default)
+    flags.add_argument("--rate", default="1gbit")
+    return flags
+
+
 def ranks_of(layout):
     """The ranks of each host."""
     ranks = []

@@ -7,7 +7,6 @@ usage: bench/plan_time.py LOCKSTEP [--layouts 1x2,1x4,1x8,2x1,4x2] [--rate RATE]
 
 Layouts take turns. Hosts are virtual ones (tools/virtual_cluster.sh, which needs root), one host is this machine.
 """
-import argparse
 import json
 import statistics
 
@@ -15,10 +14,7 @@ import layouts
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lockstep")
-    parser.add_argument("--layouts", type=layouts.some, default="1x2,1x4,1x8,2x1,4x2")
-    parser.add_argument("--rate", default="1gbit")
+    parser = layouts.parser(__doc__, "--layouts", layouts.some, "1x2,1x4,1x8,2x1,4x2")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     found = {layout: [] for layout in options.layouts}

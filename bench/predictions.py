@@ -7,20 +7,15 @@ usage: bench/predictions.py LOCKSTEP [--layout 1x2] [--max SIZE] [--iterations N
 A layout is HOSTSxRANKS, or several with + between (layouts.py); more than one host needs root. A ratio that is off by
 more than a quarter is starred. The last line says how many are not.
 """
-import argparse
-
 import layouts
 
 OFF = 0.25
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lockstep")
-    parser.add_argument("--layout", type=layouts.one, default="1x2")
+    parser = layouts.parser(__doc__, "--layout", layouts.one, "1x2")
     parser.add_argument("--max", default="64MiB")
     parser.add_argument("--iterations", type=int, default=0)
-    parser.add_argument("--rate", default="1gbit")
     options = parser.parse_args()
     rows = layouts.rows(options.lockstep, options.layout, options.rate, "--algorithm", "all", "--check", "last",
                         "--min", "256", "--max", options.max, "--iterations", str(options.iterations))

@@ -11,6 +11,7 @@
 #include "collectives/cost/size_rules.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/base/error.h"
+#include "engine/base/quantity.h"
 #include "tools/bounds.h"
 #include "tools/help.h"
 #include "tools/topology_choice.h"
@@ -213,7 +214,8 @@ bench::ScalingFlags BenchFlags::scale() const {
 
 std::string BenchFlags::title(int count) const {
   const std::string operated = setting().task.reduces() ? fmt::format(" ({})", operation()) : "";
-  return fmt::format("{} of {}{}, {} ranks", collective, dtype, operated, count);
+  return fmt::format("{} of {}{}, {}", collective, dtype, operated,
+                     engine::count_text(std::uint64_t(count), "rank"));
 }
 
 std::string BenchFlags::fewest() const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A picture (SVG) of a cluster and one all-reduce on it. It has the hosts with their ranks and
-// links, and below them the timeline of each rank from the simulator. Large clusters are shown in
-// part. Pure.
+// links, the ranks that exchange numbers, and the timeline of each rank from the simulator. Large
+// clusters are shown in part. Pure.
 #pragma once
 #include <span>
 #include <string>

@@ -23,8 +23,10 @@ import sys
 import tempfile
 import time
 
-import curves
-from processes import Failed, launch, objects, outputs
+from processes import Failed, cpu, launch, objects, outputs
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))  # bench/
+import plot
 
 HERE = pathlib.Path(__file__).resolve().parent
 KIB, MIB = 1024, 1024 * 1024
@@ -39,13 +41,6 @@ def size(text):
         if text.endswith(unit) and text[:len(text) - len(unit)].isdigit():
             return int(text[:len(text) - len(unit)]) * factor
     raise argparse.ArgumentTypeError(f"must be a size such as 4096, 64KiB, 256MiB, not '{text}'")
-
-
-def size_text(count):
-    for unit, factor in (("MiB", MIB), ("KiB", KIB)):
-        if count >= factor and count % factor == 0:
-            return f"{count // factor} {unit}"
-    return f"{count} B"
 
 
 def run(commands, environment=None):
@@ -176,20 +171,13 @@ def show(case):
     print(f"{'bytes':>10}" + "".join(f"{name:>12}" for name in case["libraries"]) +
           f"{'to the best':>13}{'to Open MPI':>13}  best peer, real cores")
     for row in case["table"]:
-        print(f"{size_text(row['bytes']):>10}" + "".join(f"{row['us'][name]:12.2f}" for name in case["libraries"]) +
+        print(f"{plot.size_text(row['bytes']):>10}" + "".join(f"{row['us'][name]:12.2f}" for name in case["libraries"]) +
               f"{row['ratio']:13.2f}{row['to_open_mpi']:13.2f}  {row['best']}" +
               (f", {row['cores']}" if row["cores"] else ""))
     for name, mean in case["means"].items():
         print(f"  {name}: {mean['ratio']:.2f} times the best peer on geometric mean (least {mean['least']:.2f}), "
               f"{mean['to_open_mpi']:.2f} times Open MPI")
     sys.stdout.flush()
-
-
-def cpu():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown processor"
 
 
 def main():
@@ -226,7 +214,7 @@ def main():
     result = {"when": time.strftime("%Y-%m-%d"), "cpu": cpu(), "cores": comparison.cores, "rounds": options.rounds,
               "cases": cases}
     (comparison.folder / "all_reduce.json").write_text(json.dumps(result, indent=1) + "\n")
-    (comparison.folder / "all_reduce.svg").write_text(curves.draw(result))
+    (comparison.folder / "all_reduce.svg").write_text(plot.draw(result))
     print(f"\n{comparison.folder}/all_reduce.json and all_reduce.svg written")
     if options.json:
         print(json.dumps({f"{case['ranks']} processes": case["means"] for case in cases}))

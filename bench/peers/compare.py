@@ -13,13 +13,15 @@ import functools
 import json
 import os
 import pathlib
-import platform
 import statistics
 import sys
 import time
 
 import contest
-import picture
+from processes import cpu
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))  # bench/
+import plot
 
 # model -> steps that are timed, and steps before them
 STEPS = {"mnist_cnn": (60, 10), "mlp": (800, 10), "mlp_wide": (40, 10), "resnet50": (5, 2)}
@@ -156,7 +158,7 @@ class Comparison:
         self.cases.append(case)
         say(f"\n{title}, batch {work.rows} a process")
         for name, one in results.items():
-            say(f"  {name:20} {picture.rate(one):>10} images/s {memory(one)}   "
+            say(f"  {name:20} {plot.rate(one):>10} images/s {memory(one)}   "
                 f"{', '.join(filter(None, [one['version'], one['setting']]))}".rstrip())
         if case["memory"]:
             say(f"  lockstep's memory is {case['memory']:.2f} times PyTorch's")
@@ -172,7 +174,7 @@ class Comparison:
             "two processes": self.ours(contest.lockstep_processes, work),
             "two Mirrored replicas": self.ours(contest.lockstep_mirrored, work),
             "uncoupled": self.ours(contest.lockstep_apart, work)}, self.rounds))
-        say(f"\n{model}, two cores: coupled against uncoupled, {picture.rate(results['uncoupled'])} "
+        say(f"\n{model}, two cores: coupled against uncoupled, {plot.rate(results['uncoupled'])} "
             "images/s of two side by side")
         for coupled in ("two processes", "two Mirrored replicas"):
             r = ratio(results, coupled, "uncoupled")
@@ -216,18 +218,8 @@ class Comparison:
         result = {"when": time.strftime("%Y-%m-%d"), "cpu": cpu(), "cores": len(self.cores), "rounds": self.rounds,
                   "quick": self.options.quick, "cases": self.cases, "shares": self.shares}
         (folder / "compare.json").write_text(json.dumps(result, indent=1) + "\n")
-        (folder / "compare.svg").write_text(picture.draw(result))
+        (folder / "compare.svg").write_text(plot.draw(result))
         say(f"\n{folder}/compare.json and compare.svg written")
-
-
-def cpu():
-    try:
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.machine()
 
 
 def names(known, what):

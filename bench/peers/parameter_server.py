@@ -58,12 +58,13 @@ def write_digits(folder):
 
 
 def lockstep(build, model, steps, data):
+    rows = contest.networks.INPUTS[model][2]
     command = [str(ROOT / "tools/task_cluster.sh"), "--program", f"{build}/tools/lockstep", "--workers", str(WORKERS),
                "--servers", str(SERVERS), "--port", str(free_ports(WORKERS + SERVERS)), "--", "--model", model, "--data",
-               data, "--eval", "0", "--batch", str(contest.BATCH), "--steps", str(steps), "--warm-up", "0", "--threads", "1",
+               data, "--eval", "0", "--batch", str(rows), "--steps", str(steps), "--warm-up", "0", "--threads", "1",
                "--schedule", "constant", "--rate", "0.01", "--json"]
     result = contest.finish([launch(command)])[0]
-    return result["images_per_second"] / contest.BATCH
+    return result["images_per_second"] / rows
 
 
 def tensorflow(python, model, steps, flags):

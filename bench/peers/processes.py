@@ -2,6 +2,8 @@
 """Starts processes, waits for them together, and gives what they printed. What does not end well raises Failed."""
 import json
 import os
+import pathlib
+import platform
 import signal
 import subprocess
 import sys
@@ -16,6 +18,16 @@ class Failed(Exception):
 
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended as after an error
+
+
+def cpu():
+    try:
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()
 
 
 def launch(command, **environment):

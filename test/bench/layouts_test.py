@@ -60,10 +60,12 @@ class Layouts(unittest.TestCase):
         self.assertEqual(done.stdout.count("*"), 1)
 
     def test_each_layout_of_one_host_is_one_run_of_mpirun(self):
-        done = self.run_script("regrets.py", REGRETS, "--layouts", "1x2,1x3", "--max", "1KiB")
+        picture = self.lockstep.with_suffix(".svg")
+        done = self.run_script("regrets.py", REGRETS, "--layouts", "1x2,1x3", "--max", "1KiB", "--plot", str(picture))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         for layout in ("1x2", "1x3"):
             self.assertIn(f"{layout}: within 10 % at 1 of 3, within 25 % at 2, 3.00 at worst\n", done.stdout)
+            self.assertIn(f">{layout}</text>", picture.read_text())
         calls = self.calls.read_text().splitlines()
         self.assertEqual([call.split()[0] for call in calls], ["mpirun", "lockstep"] * 2)
         self.assertIn("-n 2 ", calls[0])

@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 import xml.etree.ElementTree as xml
 from unittest import mock
@@ -444,12 +445,24 @@ class Bench(program.Case):
         # Over the network from 8 ranks on.
         self.assertGreater(found[3]["links_ms"], 2 * found[2]["links_ms"])
 
-    def test_the_plot_is_a_picture_with_a_line_for_each_way(self):
+    def test_the_plot_has_one_line_for_each_algorithm_and_round_ticks(self):
         file = self.top / "bench.svg"
-        self.good(*SMALL, "--algorithm", "all", "--plot", file)
-        texts = [element.text for element in xml.parse(file).iter() if element.tag.endswith("text")]
-        for name in ("direct, in place", "direct, out of place", "ring, in place", "roofline"):
-            self.assertIn(name, texts)
+        found = rows(self.good(*SMALL, "--algorithm", "all", "--plot", file, "--json"))
+        root = xml.parse(file)
+        texts = [element.text for element in root.iter() if element.tag.endswith("text")]
+        names = list(dict.fromkeys(row["algorithm"] for row in found)) + ["roofline"]
+        self.assertEqual([text for text in texts if text in names], names)
+        lines = [element for element in root.iter() if element.tag.endswith("polyline")]
+        self.assertEqual(len(lines), len(names))
+        self.assertEqual([bool(line.get("stroke-dasharray")) for line in lines], [False] * (len(names) - 1) + [True])
+        self.assertFalse([text for text in texts if "out of place" in text])
+        sizes = [text for text in texts if re.fullmatch(r"\d+ (bytes|[KMG]iB)", text)]
+        self.assertEqual(sizes[0], "64 bytes")
+        for size in sizes:
+            self.assertEqual(int(size.split()[0]).bit_count(), 1, sizes)
+        for number in [text for text in texts if re.fullmatch(r"[\d.e-]+", text)]:
+            self.assertIn(f"{float(number):.3e}".split("e")[0], ("1.000", "2.000", "5.000"), texts)
+        self.assertIn("bus bandwidth in place, GB/s", texts)
 
     def test_the_roofline_of_a_plot_is_of_every_size_once(self):
         """Also where the algorithm is another from some size on, and where several are timed at each."""

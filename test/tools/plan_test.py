@@ -6,6 +6,7 @@ usage: plan_test.py LOCKSTEP [NAMES OF TESTS]
 """
 import json
 import os
+import re
 import sys
 from unittest import mock
 import xml.etree.ElementTree as xml
@@ -17,6 +18,8 @@ SIZES = [256 << i for i in range(21)]
 CLUSTER = {"hosts": [{"name": "fast", "count": 2, "ranks": 2, "cores": 2},
                      {"name": "slow<&", "costs": {"signal_seconds": 0}}],
            "wire": {"bytes_per_second": 1e9}}
+SVG = "{http://www.w3.org/2000/svg}"
+MESSAGE, MEMORY = "#d9822b", "#4472a8"  # colors of arrows
 # More ranks than processors: what is measured of them is kept, also where the machine is busy with other work.
 CROWD = len(os.sched_getaffinity(0)) + 1
 
@@ -135,18 +138,76 @@ class Plan(Case):
         self.assertIn("runner-up", self.good("plan", "--assumed", "--devices", "cpu,cpu").stdout)
         self.assertEqual(len(self.plan("--topology", "1x1")["table"]), 21)
 
+    def picture(self, *arguments):
+        """The root of the picture of `lockstep plan` with these arguments."""
+        file = self.top / "plan.svg"
+        self.good("plan", "--svg", file, *arguments)
+        return xml.fromstring(file.read_text())
+
+    def arrows(self, *arguments):
+        """Color and pair of each arrow, without those of the legend; and all texts."""
+        root = self.picture(*arguments)
+        found = [(node.get("fill"), node.find(SVG + "title").text) for node in root.iter(SVG + "path")
+                 if node.get("class") == "arrow"]
+        return ([(color, pair) for color, pair in found if re.fullmatch(r"\S+ (to|and) \S+", pair)],
+                [node.text for node in root.iter(SVG + "text")])
+
+    def test_the_picture_has_an_arrow_for_each_pair_that_exchanges_numbers(self):
+        pairs, texts = self.arrows("--topology", "3x1", "--algorithm", "ring")
+        self.assertEqual(sorted(pairs), [(MESSAGE, "0 to 1"), (MESSAGE, "1 to 2"), (MESSAGE, "2 to 0")])
+        self.assertIn("round the ring 0 > 1 > 2 > 0", texts)
+        self.assertIn("in a message to another host", texts)
+        self.assertNotIn("through the memory of one host", texts)
+        pairs, texts = self.arrows("--topology", "1x4", "--algorithm", "direct")
+        self.assertEqual(sorted(pairs), [(MEMORY, f"{a} and {b}") for a in range(4) for b in range(a + 1, 4)])
+        self.assertIn("through the memory of one host", texts)
+        pairs, texts = self.arrows("--topology", "2x2", "--algorithm", "ring")
+        self.assertEqual(sorted(pairs), [(MEMORY, "0 to 1"), (MEMORY, "2 to 3"), (MESSAGE, "1 to 2"), (MESSAGE, "3 to 0")])
+        self.assertIn("round the ring 0 > 1 > 2 > 3 > 0", texts)
+        self.assertEqual(self.arrows("--topology", "1x1")[0], [])
+
+    def test_the_picture_shows_a_ring_in_its_order(self):
+        _, texts = self.arrows("--topology", "1x8", "--algorithm", "ring")
+        self.assertIn("round the ring 0 > 3 > 2 > 1 > 5 > 6 > 7 > 4 > 0", texts)
+        _, texts = self.arrows("--topology", "4x4", "--algorithm", "hierarchical")
+        self.assertIn("round the rings 0 > 4 > 8 > 12 > 0; 1 > 5 > 9 > 13 > 1; 2 > 6 > 10 > 14 > 2; 3 > 7 > 11 > 15 > 3", texts)
+
+    def test_the_picture_of_many_ranks_has_arrows_between_hosts_and_on_one_host(self):
+        pairs, texts = self.arrows("--topology", "16x8")
+        self.assertTrue(any(color == MESSAGE and pair.startswith("h0 ") for color, pair in pairs), pairs)
+        self.assertTrue(any(color == MEMORY and pair.startswith("0 ") for color, pair in pairs), pairs)
+        self.assertIn("ranks of h0", texts)
+        pairs, texts = self.arrows("--topology", "32x1", "--algorithm", "halving_doubling")
+        self.assertTrue(pairs and all("h0" in pair.split() for _, pair in pairs), pairs)
+        self.assertIn("only the arrows of h0 are drawn", texts)
+        self.assertEqual(len(self.arrows("--topology", "32x1", "--algorithm", "ring")[0]), 32)
+
+    def test_the_picture_has_round_times(self):
+        units = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
+        for arguments in (["--topology", "4x4"], ["--topology", "3x1"], ["--topology", "1x2", "--size", "256"],
+                          ["--topology", "4x1", "--size", "256MiB"]):
+            root = self.picture(*arguments)
+            ticks = [node.text for node in root.iter(SVG + "text") if re.fullmatch(r"0|[\d.]+ [num]?s", node.text)
+                     and node.get("fill") == "#666"]
+            self.assertEqual(ticks[0], "0")
+            self.assertGreaterEqual(len(ticks), 3, ticks)
+            self.assertLessEqual(len(ticks), 10, ticks)
+            step = float(ticks[1].split()[0]) * units[ticks[1].split()[1]]
+            self.assertIn(f"{step:.0e}"[0], "125", ticks)
+            for number, tick in enumerate(ticks[1:], 1):
+                self.assertAlmostEqual(float(tick.split()[0]) * units[tick.split()[1]] / step, number, places=6)
+
     def test_the_picture_shows_hosts_and_what_each_rank_does(self):
         for topology, hosts, ranks in ((self.file(CLUSTER), 3, 5), ("1x8", 1, 8), ("128x8", 8, 32)):
-            picture = self.top / "plan.svg"
-            self.good("plan", "--topology", topology, "--svg", picture, "--size", "256k")
-            root = xml.fromstring(picture.read_text())
-            texts = [node.text or "" for node in root.iter("{http://www.w3.org/2000/svg}text")]
-            bars = [node for node in root.iter("{http://www.w3.org/2000/svg}rect") if node.get("fill") == "#4472a8"]
-            names = [text for text in texts if text.startswith(("h", "fast", "slow")) and " " not in text]
+            root = self.picture("--topology", topology, "--size", "256k")
+            texts = [node.text or "" for node in root.iter(SVG + "text")]
+            bars = [node for node in root.iter(SVG + "rect") if node.get("fill") == "#4472a8"]
+            names = [node.text for node in root.iter(SVG + "text")
+                     if node.get("font-weight") == "bold" and " " not in node.text]
             self.assertEqual(len(names), hosts, texts)
             self.assertTrue(any("all-reduce of 256 KiB" in text for text in texts), texts)
             self.assertGreaterEqual(len(bars), ranks)
-            links = [node for node in root.iter("{http://www.w3.org/2000/svg}path") if node.get("class") == "link"]
+            links = [node for node in root.iter(SVG + "path") if node.get("class") == "link"]
             described = json.loads(self.good("plan", "--topology", topology, "--json").stdout)["topology"]["hosts"]
             self.assertEqual(len(links), len(described[0]["costs"].get("links", [])) if hosts == 1 else 0)
 

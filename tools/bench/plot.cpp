@@ -7,130 +7,114 @@
 #include <array>
 #include <cmath>
 
+#include "engine/base/quantity.h"
 #include "engine/checkpoint/whole_file.h"
+#include "tools/svg.h"
 
 namespace lockstep::tools::bench {
 namespace {
 
-constexpr double kPlotWidth = 970, kPlotHeight = 520, kLeftMargin = 70, kRightMargin = 260,
-                 kTopMargin = 50, kBottomMargin = 60;
-constexpr std::array<const char*, 7> kColours{"#1764ab", "#c1272d", "#2a8a3e", "#8a4fbf",
-                                              "#c77700", "#00848c", "#b03a86"};
+constexpr double kPlotWidth = 970, kPlotHeight = 520, kLeftEdge = 70, kRightEdge = 760,
+                 kTopEdge = 64, kBottomEdge = 460;
+constexpr int kMostTicks = 11;
+constexpr std::array<const char*, 7> kColors{"#1764ab", "#c1272d", "#2a8a3e", "#8a4fbf",
+                                             "#c77700", "#00848c", "#b03a86"};
 
-struct Point {
-  double bytes = 0, busbw = 0;
-};
 struct Line {
-  std::string name, colour;
+  std::string name, color;
   bool dashed = false;
-  std::vector<Point> points = {};
+  std::vector<SvgPoint> points = {};  // bytes and GB/s, before they are scaled
 };
 
-double bandwidth(const Row& row, double us) {
-  return double(row.bytes) / us / 1e3 * row.task.bus_factor();
+void add_point(std::vector<Line>& lines, const Line& line, const Row& row, double us) {
+  auto found = std::find_if(lines.begin(), lines.end(),
+                            [&](const Line& other) { return other.name == line.name; });
+  if (found == lines.end()) found = lines.insert(lines.end(), line);
+  found->points.push_back(
+      {double(row.bytes), double(row.bytes) / us / 1e3 * row.task.bus_factor()});
 }
 
-std::vector<Line> lines(const std::vector<Row>& rows, const std::string& rival) {
-  std::vector<Line> all;
-  const auto add = [&](const std::string& name, const std::string& colour, bool dashed,
-                       const Row& row, double us) {
-    auto line = std::find_if(all.begin(), all.end(), [&](const Line& l) { return l.name == name; });
-    if (line == all.end()) line = all.insert(all.end(), {name, colour, dashed});
-    line->points.push_back({double(row.bytes), bandwidth(row, us)});
-  };
-  std::vector<std::string> algorithms;
+std::vector<Line> lines_of(const std::vector<Row>& rows, const std::string& rival) {
+  std::vector<Line> lines, others;
   for (const Row& row : rows) {
-    const std::string& name = row.choice.algorithm;
-    const auto known = std::find(algorithms.begin(), algorithms.end(), name);
-    const std::string colour = kColours[std::size_t(known - algorithms.begin()) % kColours.size()];
-    if (known == algorithms.end()) algorithms.push_back(name);
-    add(name + ", in place", colour, false, row, row.measured.in_place.median);
-    if (row.measured.out_of_place)
-      add(name + ", out of place", colour, true, row, row.measured.out_of_place->median);
+    add_point(lines, {row.choice.algorithm, kColors[lines.size() % kColors.size()]}, row,
+              row.measured.in_place.median);
     // Roofline and rival are measured again with each algorithm; the first row of a size counts for
     // all.
     if (&row != rows.data() && (&row)[-1].bytes == row.bytes) continue;
-    if (row.measured.roofline_us) add("roofline", "#888888", true, row, *row.measured.roofline_us);
-    if (row.measured.rival) add(rival, "#000000", false, row, row.measured.rival->median);
+    if (row.measured.rival) add_point(others, {rival, "#000000"}, row, row.measured.rival->median);
+    if (row.measured.roofline_us)
+      add_point(others, {"roofline", "#888888", true}, row, *row.measured.roofline_us);
   }
-  return all;
+  lines.insert(lines.end(), others.begin(), others.end());
+  return lines;
 }
 
-std::string size_name(double bytes) {
-  constexpr std::array<const char*, 4> kUnits{"B", "KiB", "MiB", "GiB"};
-  std::size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
-  return fmt::format("{:g} {}", bytes, kUnits[unit]);
+// A logarithmic axis from `low` to `high`, drawn from pixel `begin` to `end`.
+struct PlotAxis {
+  double low = 1, high = 2, begin = 0, end = 1;
+  double operator()(double value) const {
+    return begin + (end - begin) * std::log(std::max(value, low) / low) / std::log(high / low);
+  }
+};
+
+// Returns the nearest 1, 2 or 5 times a power of ten that is not above the value.
+double round_down(double value) {
+  const double power = std::pow(10, std::floor(std::log10(value)));
+  return value >= 5 * power ? 5 * power : value >= 2 * power ? 2 * power : power;
 }
 
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) safe += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
-  return safe;
+PlotAxis bandwidth_axis(const std::vector<Line>& lines) {
+  double low = 1e300, high = 0;
+  for (const Line& line : lines)
+    for (const SvgPoint& point : line.points)
+      if (point.y > 0) low = std::min(low, point.y), high = std::max(high, point.y);
+  if (high == 0) low = high = 1;  // one rank: no traffic on the bus
+  return {round_down(low), 1 / round_down(1 / (1.001 * high)), kBottomEdge, kTopEdge};
+}
+
+void draw_axes(Svg& svg, const PlotAxis& x, const PlotAxis& y) {
+  constexpr const char* kGrid = "stroke=\"#dddddd\"";
+  for (const double at : round_ticks(y.low, y.high, kMostTicks, AxisScale::kLogarithmic)) {
+    svg.line({kLeftEdge, y(at)}, {kRightEdge, y(at)}, kGrid);
+    svg.text({kLeftEdge - 8, y(at) + 4}, fmt::format("{:g}", at), "text-anchor=\"end\"");
+  }
+  for (const double at : round_ticks(x.low, x.high, kMostTicks, AxisScale::kSizes)) {
+    svg.line({x(at), kTopEdge}, {x(at), kBottomEdge + 5}, kGrid);
+    svg.text({x(at), kBottomEdge + 20}, engine::bytes_text(at), "text-anchor=\"middle\"");
+  }
+  svg.text({(kLeftEdge + kRightEdge) / 2, kBottomEdge + 44}, "size of one rank's input",
+           "text-anchor=\"middle\"");
+  svg.text({16, 44}, "bus bandwidth in place, GB/s", "font-size=\"12\"");
 }
 
 }  // namespace
 
 std::string to_svg(const std::vector<Row>& rows, const std::string& title,
                    const std::string& rival) {
-  const std::vector<Line> all = lines(rows, rival);
-  double least = 1e300, most = 0, low = 1e300, high = 0;
-  for (const Line& line : all)
-    for (const Point& p : line.points) {
-      least = std::min(least, p.bytes), most = std::max(most, p.bytes);
-      if (p.busbw > 0) low = std::min(low, p.busbw), high = std::max(high, p.busbw);
+  const std::vector<Line> lines = lines_of(rows, rival);
+  const double least = double(rows.front().bytes), most = double(rows.back().bytes);
+  const PlotAxis x{least, most > least ? most : 2 * least, kLeftEdge, kRightEdge};
+  const PlotAxis y = bandwidth_axis(lines);
+  Svg svg;
+  svg.text({16, 24}, title, "font-size=\"15\"");
+  draw_axes(svg, x, y);
+  SvgPoint legend{kRightEdge + 20, kTopEdge + 6};
+  for (const Line& line : lines) {
+    std::vector<SvgPoint> points = line.points;
+    std::erase_if(points, [](const SvgPoint& point) { return point.y == 0; });
+    for (SvgPoint& point : points) {
+      point = {x(point.x), y(point.y)};
+      svg.dot(point, 2.5, fmt::format("fill=\"{}\"", line.color));
     }
-  if (high == 0) low = high = 1;  // one rank: no traffic on the bus
-  const double first = std::floor(std::log10(low)), last = std::floor(std::log10(high)) + 1;
-  const double sizes = std::max(1.0, std::log2(most / least));
-  const auto x = [&](double bytes) {
-    return kLeftMargin +
-           (kPlotWidth - kLeftMargin - kRightMargin) * std::log2(bytes / least) / sizes;
-  };
-  const auto y = [&](double busbw) {
-    const double at = (std::log10(std::max(busbw, std::pow(10, first))) - first) / (last - first);
-    return kPlotHeight - kBottomMargin - (kPlotHeight - kTopMargin - kBottomMargin) * at;
-  };
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" "
-      "font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-      "<text x=\"{}\" y=\"24\" font-size=\"15\">{}</text>\n",
-      kPlotWidth, kPlotHeight, kLeftMargin, escaped(title));
-  for (double power = first; power <= last; ++power) {
-    const double at = y(std::pow(10, power));
-    svg += fmt::format(
-        "<path d=\"M{} {:.1f}H{}\" stroke=\"#dddddd\"/><text x=\"{}\" y=\"{:.1f}\" "
-        "text-anchor=\"end\">{:g}</text>\n",
-        kLeftMargin, at, kPlotWidth - kRightMargin, kLeftMargin - 8, at + 4, std::pow(10, power));
+    const std::string look = fmt::format("stroke=\"{}\" stroke-width=\"2\"{}", line.color,
+                                         line.dashed ? " stroke-dasharray=\"5 4\"" : "");
+    svg.polyline(points, look);
+    svg.line(legend, {legend.x + 24, legend.y}, look);
+    svg.text({legend.x + 32, legend.y + 4}, line.name);
+    legend.y += 20;
   }
-  for (double bytes = least; bytes <= most * 1.01; bytes *= sizes > 10 ? 16 : 4)
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", x(bytes),
-                       kPlotHeight - kBottomMargin + 20, size_name(bytes));
-  svg += fmt::format(
-      "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">size of one rank's input</text>\n"
-      "<text transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">bus bandwidth, "
-      "GB/s</text>\n",
-      (kLeftMargin + kPlotWidth - kRightMargin) / 2, kPlotHeight - 15,
-      (kTopMargin + kPlotHeight - kBottomMargin) / 2);
-  double legend = kTopMargin + 10;
-  for (const Line& line : all) {
-    std::string points;
-    for (const Point& p : line.points)
-      points += fmt::format("{:.1f},{:.1f} ", x(p.bytes), y(p.busbw));
-    const std::string style =
-        fmt::format("fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{}", line.colour,
-                    line.dashed ? " stroke-dasharray=\"5 4\"" : "");
-    for (const Point& p : line.points)
-      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"/>\n",
-                         x(p.bytes), y(p.busbw), line.colour);
-    svg += fmt::format(
-        "<polyline points=\"{}\" {}/>\n<path d=\"M{} {}h24\" {}/><text x=\"{}\" "
-        "y=\"{}\">{}</text>\n",
-        points, style, kPlotWidth - kRightMargin + 12, legend, style,
-        kPlotWidth - kRightMargin + 42, legend + 4, escaped(line.name));
-    legend += 20;
-  }
-  return svg + "</svg>\n";
+  return svg.finish(kPlotWidth, kPlotHeight);
 }
 
 void write_svg(const std::string& path, const std::vector<Row>& rows, const std::string& title,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A plot of a benchmark: bus bandwidth over size, both logarithmic. There is a line for each
-// algorithm in place and (dashed) out of place, for MPI or NCCL, and for the roofline.
+// A plot of a benchmark: bus bandwidth in place over size, both logarithmic. There is a line for
+// each algorithm, for MPI or NCCL, and (dashed) for the roofline.
 #pragma once
 #include <string>
 #include <vector>
