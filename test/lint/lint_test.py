@@ -110,6 +110,7 @@ class Prose(InTree):
                 ("README.md", 151, "It is.", 1), ("models/README.md", 1, "x" * 100, 0), ("models/README.md", 1, "x" * 101, 1),
                 ("models/README.md", 120, "a b " * 25, 0)):
             self.write("README.md", "# It is")
+            self.write("models/README.md", "# It is")
             self.write(path, *[text] * lines)
             self.assertEqual(len(check_prose.check_pages(self.root)[1]), noticed, (path, lines))
         for folder in ("engine", "collectives", "strategies", "models"):
