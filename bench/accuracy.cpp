@@ -13,6 +13,7 @@
 #include "engine/device/buffer.h"
 #include "engine/ops/ops.h"
 #include "engine/reference/reference_device.h"
+#include "tools/bench/program_flags.h"
 
 namespace lockstep::bench {
 namespace {
@@ -127,12 +128,11 @@ void run() {
 }  // namespace
 }  // namespace lockstep::bench
 
-int main() {
-  try {
+int main(int argc, char** argv) {
+  lockstep::tools::bench::ProgramFlags flags("bench_accuracy",
+                                             "Errors of convolutions against double precision.");
+  return flags.run(argc, argv, [] {
     lockstep::bench::run();
     return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_accuracy: {}\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -18,6 +18,7 @@
 #include "bench/kernel_bench.h"
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
+#include "tools/bench/program_flags.h"
 
 namespace lockstep::engine {
 namespace {
@@ -187,11 +188,12 @@ void run(std::size_t rows) {
 }  // namespace lockstep::engine
 
 int main(int argc, char** argv) {
-  try {
-    lockstep::engine::run(argc > 1 ? std::size_t(std::atoi(argv[1])) : 16);
+  using lockstep::tools::bench::NumberRange;
+  lockstep::tools::bench::ProgramFlags flags("bench_bfloat16", "Kernels in bfloat16 on one core.");
+  std::size_t rows = 16;
+  flags.option("--rows", rows, "examples in a batch", NumberRange{1, 4096});
+  return flags.run(argc, argv, [&] {
+    lockstep::engine::run(rows);
     return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_bfloat16: {}\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Measures the shapes for which Winograd's method pays: the time of the direct kernels over that of
 // lockstep's Winograd kernels, forward and backward together. Shapes are 3x3 with padding 1, with
-// one thread, as in the table of engine/cpu/README.md. Bold entries are those that the device
+// one thread, as in the table of bench/RESULTS.md. Bold entries are those that the device
 // selects by itself. The clock is that of the thread, which stops while another program has the
 // core; the fastest of several rounds counts. Results are compared.
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
 #include "engine/cpu/winograd.h"
+#include "tools/bench/program_flags.h"
 
 namespace lockstep::engine {
 namespace {
@@ -85,12 +86,11 @@ void run() {
 }  // namespace
 }  // namespace lockstep::engine
 
-int main() {
-  try {
+int main(int argc, char** argv) {
+  lockstep::tools::bench::ProgramFlags flags("bench_winograd",
+                                             "Shapes for which Winograd's method pays.");
+  return flags.run(argc, argv, [] {
     lockstep::engine::run();
     return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_winograd: %s\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -233,14 +233,16 @@ void declare_servers(CLI::App& app, TrainFlags::Servers& f) {
                  "number of first steps that one worker computes alone")
       ->check(whole_number(0, kMostWhole))
       ->capture_default_str();
-  app.add_option(
-         "--prefetch", f.prefetch,
-         "fetch weights during backward; in asynchronous training; off fetches those of late "
-         "layers after all gradients were pushed")
+  app.add_option("--prefetch", f.prefetch,
+                 "fetch weights during backward; pays on slow links, in asynchronous training; off "
+                 "fetches those of late "
+                 "layers after all gradients were pushed")
       ->check(one_of({"on", "off"}))
       ->capture_default_str();
-  app.add_option("--tables", f.tables,
-                 "what is sent of embedding tables: the rows that a batch touches, or whole tables")
+  app.add_option(
+         "--tables", f.tables,
+         "what is sent of embedding tables: the rows that a batch touches, or whole tables; "
+         "GPUs need whole")
       ->check(one_of({"rows", "whole"}))
       ->capture_default_str();
   app.add_option("--place", f.place, "placement of variables: in turn, or by bytes")

@@ -2,7 +2,7 @@
 // Ranges for NVIDIA's profilers by NVTX 3. Its headers come with the toolkit. They open the library
 // that a profiler names in the environment (NVTX_INJECTION64_PATH), and otherwise do nothing. This
 // header exists in every build and has no foreign types. No GPU is needed. The domain of the ranges
-// is "lockstep".
+// is "lockstep". To record them, train with --graphs off under `nsys profile`.
 #pragma once
 #include <memory>
 

@@ -11,7 +11,7 @@ namespace lockstep::strategies {
 namespace {
 
 // Memory that libraries allocate in the first step and that cannot be queried before: their code
-// and tables, once, and their data per replica. Measured: README.md.
+// and tables, once, and their data per replica, as measured.
 constexpr std::size_t kLibraries = std::size_t(5) << 20;
 constexpr std::size_t kLibrariesOfReplica = std::size_t(512) << 10;
 

@@ -71,7 +71,7 @@ TEST(Traffic, ABoundIsTheLongerOfBytesAndOperationsOfEachKernel) {
 }
 
 // The step needs 24.3 GFLOP per image. In 16 bits, it moves the 331.5 MB per image of
-// engine/cuda/README.md, plus the input and updates, which are included here.
+// bench/RESULTS.md, plus the input and updates, which are included here.
 TEST(Traffic, OfResnet50IsWhatIsKnownOfIt) {
   constexpr std::size_t kRows = 256;
   const StepTraffic step =

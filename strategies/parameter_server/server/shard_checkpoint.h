@@ -9,7 +9,7 @@
 //   updates/NAME                   int32 [rows]  updates of each row of a sparse variable
 //
 // KEY: 16 hexadecimal digits that identify the server's rows. The last two exist if the optimizer
-// counts steps.
+// counts steps: servers count updates per element. Other strategies take the run's step for all.
 //
 // Threads: any, each with its own `Checkpoints`. Cost: the file's bytes. Pushes continue during a
 // write, and memory grows by what they change.

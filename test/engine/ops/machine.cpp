@@ -121,7 +121,7 @@ std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& de
 // Measures an element's error relative to the root mean square of its result, at least 1e-3. A
 // 16-bit element counts relative to itself if it is larger. Winograd's method with factors of 8
 // significant bits leaves an error of 2.5e-2 of the root mean square in images of many tiles. In
-// images of few tiles, the error is up to twice that (engine/cpu/README.md). Single elements have
+// images of few tiles, the error is up to twice that. Single elements have
 // larger errors.
 void expect_close(const Machine& machine, const Results& results, const Results& oracle,
                   bool by_pairs, bool product) {
