@@ -125,7 +125,7 @@ std::string Help::make_option_desc(const CLI::Option* option) const {
 
 void end_help(CLI::App& app, const std::string& examples) {
   app.option_defaults()->group("General");
-  app.set_help_flag("-h,--help", "print the flags in a line each, or all that is known of them");
+  app.set_help_flag("-h,--help", "print this help; -h is short, a line for each flag");
   app.footer("Examples:\n" + examples);
 }
 

@@ -68,11 +68,11 @@ std::string flag_of_other_programs(const std::string& name) {
       {"checkpoint-dir", "checkpoints"},
       {"ckpt", "checkpoints"},
       {"gpu", "device"},
-      {"gpus", "replicas"},
+      {"gpus", "device cuda --replicas"},
       {"log-dir", "summary"},
       {"logdir", "summary"},
       {"nproc-per-node", "replicas"},
-      {"num-gpus", "replicas"},
+      {"num-gpus", "device cuda --replicas"},
       {"output-dir", "checkpoints"},
       {"precision", "dtype"},
       {"resume", "checkpoints"},
@@ -99,7 +99,7 @@ std::string meant(const CLI::App& app, const CLI::App& command, const std::strin
   std::vector<std::string> names;
   for (const std::string& one : own) names.push_back(one.substr(2));
   std::string nearest = flag_of_other_programs(name.substr(2));
-  if (std::ranges::find(names, nearest) == names.end())
+  if (std::ranges::find(names, nearest.substr(0, nearest.find(' '))) == names.end())
     nearest = engine::nearest(name.substr(2), names);
   return nearest.empty() ? nearest : "; did you mean --" + nearest + "?";
 }
@@ -180,6 +180,11 @@ int run(int argc, char** argv) {
   const Command run_completion = add_completion(*completion);
   const Command run_man = add_man(*man);
   std::vector<std::string> arguments(argv + 1, argv + std::max(argc, 1));
+  if (!arguments.empty() && arguments[0] == "version") arguments[0] = "--version";
+  if (!arguments.empty() && arguments[0] == "help") {  // "help train" is "train --help"
+    std::rotate(arguments.begin(), arguments.begin() + 1, arguments.end());
+    arguments.back() = "--help";
+  }
   const std::string command = arguments.empty() ? "" : arguments[0];
   Program program{argc, argv};
   const bool wants_help = std::ranges::any_of(

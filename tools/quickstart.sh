@@ -45,7 +45,7 @@ if [ ! -e build/build.ninja ]; then
 elif [ ${#options[@]} -gt 0 ]; then
   configure build "${options[@]}" || fail "the build cannot be configured"
 fi
-if [ ! -x build/tools/lockstep ]; then say "building: about four minutes on two cores"; fi
+if [ ! -x build/tools/lockstep ]; then say "building: two to four minutes on two cores"; fi
 compile_aloud build tools/lockstep || fail "the build failed"
 
 # More processes than cores is an ordinary case here, and processes are not bound, since replicas are threads.

@@ -36,8 +36,9 @@ Sets cifar10(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
     const bool file = std::filesystem::exists(folder, error);
-    fail(Code::kIo, "data: {} is not a folder{}", folder,
-         file ? ": name the one that holds the files of the data set" : "");
+    fail(Code::kIo, "data: {} {}", folder,
+         file ? "is not a folder: name the one that holds the files of the data set"
+              : "does not exist");
   }
   const auto path = std::filesystem::absolute(folder).lexically_normal();
   const auto place = find_cifar10(path);

@@ -117,8 +117,9 @@ Sets idx(const std::string& folder, std::size_t classes) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
     const bool file = std::filesystem::exists(folder, error);
-    fail(Code::kIo, "data: {} is not a folder{}", brief(folder),
-         file ? ": name the one that holds the files of the data set" : "");
+    fail(Code::kIo, "data: {} {}", brief(folder),
+         file ? "is not a folder: name the one that holds the files of the data set"
+              : "does not exist");
   }
   // "a/digits/" and "a/digits" both have the name digits.
   const Path path = std::filesystem::absolute(folder).lexically_normal();

@@ -11,7 +11,8 @@ namespace lockstep::engine {
 namespace {
 
 constexpr double kFewSteps = 10;  // too few for a conclusion
-constexpr double kMuch = 0.1;     // fraction of a step worth reporting
+constexpr double kMuch = 0.1;     // fractions of a step that are worth a line
+constexpr double kLittle = 0.01;
 
 // Returns "0.31 ms", "12.5 ms" or "1520 ms".
 std::string milliseconds(double seconds) {
@@ -84,18 +85,19 @@ std::string StepTimes::describe() const {
   std::string text = fmt::format("a step takes {} (99th percentile {})", milliseconds(rank.step),
                                  milliseconds(rank.step_p99));
   if (ranks.size() == 1) return text;
-  text += fmt::format(
-      "; rank {} is the slowest with {} of work, and the other{} for it for {}; {} of "
-      "communication are not hidden",
-      slowest, milliseconds(rank.work), ranks.size() == 2 ? " rank waits" : " ranks wait",
-      milliseconds(waited_for_slowest), milliseconds(exposed));
+  const auto part = [&](double seconds, const std::string& what) {
+    text += fmt::format("\n{:>10}  {}", milliseconds(seconds), what);
+  };
+  part(rank.work, fmt::format("work of the slowest rank, {}", slowest));
+  part(exposed, "communication that computation does not hide");
+  const double least = kLittle * rank.step;  // less is not worth a line
+  if (waited_for_slowest > least)
+    part(waited_for_slowest, fmt::format("waits of the other rank{} for rank {}",
+                                         ranks.size() == 2 ? "" : "s", slowest));
   if (late_in_turn > kMuch * rank.step)
-    text +=
-        fmt::format("; every rank waits at least {} for others, which are late in different steps",
-                    milliseconds(late_in_turn));
+    part(late_in_turn, "waits of every rank for others, which are late in different steps");
   if (const auto hidden = hidden_percent())
-    text += fmt::format("; messages travel for {}, of which {:.0f} % are hidden",
-                        milliseconds(messages), *hidden);
+    part(messages, fmt::format("travel of messages, {:.0f} % of it hidden", *hidden));
   return text;
 }
 

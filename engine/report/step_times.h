@@ -64,8 +64,9 @@ struct StepTimes {
   bool communication_bound() const;
   // Returns the hidden part of the time in which messages were in flight; none without messages.
   std::optional<double> hidden_percent() const;
-  std::string describe() const;  // a sentence for people
-  std::string warning() const;   // what to do about communication; empty: nothing
+  // Returns a sentence for people, and with several ranks a line for each part of the time.
+  std::string describe() const;
+  std::string warning() const;  // what to do about communication; empty: nothing
 };
 
 // Computes the times from the numbers of all ranks, kNumbers each; at least one rank.

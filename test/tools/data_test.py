@@ -60,7 +60,7 @@ class PredictedData(Case):
         refused(self, predict, 64,
                 ["trained on idx ours/train: 60 of", str(folder), "is idx ours/train: 61 of", "--data"])
         folder.rename(self.top / "moved")
-        refused(self, predict, 74, ["is not a folder", "trained on idx ours/train: 60 of", "--data"])
+        refused(self, predict, 74, ["does not exist", "trained on idx ours/train: 60 of", "--data"])
         count, said = self.rows("--data", self.top / "moved")
         self.assertEqual(count, 41)
         self.assertIn("on idx moved/test: 41 of 28x28x1, 10 classes (trained on idx ours/train: 60 of", said)

@@ -69,6 +69,11 @@ class Help(Case):
                     if re.match("--?[a-z]", word):
                         self.assertIn(word, known, line)
 
+    def test_help_and_version_are_commands_too(self):
+        self.assertEqual(self.good("help").stdout, self.good("--help").stdout)
+        self.assertEqual(self.good("help", "bench").stdout, self.good("bench", "--help").stdout)
+        self.assertEqual(self.good("version").stdout, self.good("--version").stdout)
+
     def completed(self, *words):
         """What bash offers for the last of the words."""
         script = self.good("completion", "bash").stdout + 'COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _lockstep; echo "${COMPREPLY[*]}"'
@@ -139,7 +144,7 @@ class Help(Case):
                 ("plan --topology 3x1 --algorithm derect", "direct"), ("bench --min-bytes 4k", "--minbytes"),
                 ("bench --collective allreduce", "all_reduce"), ("serve --adress x", "--address"),
                 ("doctor --jsn", "--json"), ("train --ckpt x", "--checkpoints"), ("train --resume", "--checkpoints"),
-                ("train --gpus 2", "--replicas"), ("train --workers 2", "--replicas"), ("train --bs 2", "--batch")):
+                ("train --gpus 2", "--device cuda --replicas"), ("train --workers 2", "--replicas"), ("train --bs 2", "--batch")):
             with self.subTest(arguments):
                 program.refused(self, arguments.split(), 64, [f"; did you mean {meant}? "])
 

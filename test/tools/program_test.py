@@ -283,7 +283,7 @@ class BadInput(Case):
         idx_folder(self.top / "short", 28, missing=1)
         idx_folder(self.top / "small", 8)
         self.table([
-            (["--data", self.top / "none"], 74, ["none", "is not a folder"]),
+            (["--data", self.top / "none"], 74, ["none", "does not exist"]),
             (["--data", self.top / "empty"], 74, ["train-images-idx3-ubyte", "missing"]),
             (["--data", self.top / "short"], 65, ["train-images-idx3-ubyte"]),
             (["--data", self.top / "small", "--threads", "1"], 64, ["28x28x1", "8x8x1"]),

@@ -39,7 +39,6 @@ namespace lockstep::test {
 namespace readme_test {
 
 using collectives::Goal;
-using collectives::readme_example::naive_all_reduce;
 
 Request request(std::vector<int> host, std::size_t length) {
   Request request;
@@ -75,14 +74,15 @@ TEST(Readme, ShowsTheExampleThatIsTestedHere) {
 TEST(Readme, ShowsThePlanThatIsPrinted) {
   const std::string text = readme();
   if (text.empty()) GTEST_SKIP() << "no collectives/README.md; set LOCKSTEP_SOURCE";
-  const std::string plan = print(naive_all_reduce(request({0, 0}, 5000)));
+  const std::string plan =
+      print(collectives::readme_example::naive_all_reduce(request({0, 0}, 5000)));
   EXPECT_NE(text.find(plan), std::string::npos) << plan;
 }
 
 TEST(Readme, ShowsWhatTheVerifierSaysOfABrokenExample) {
   const std::string text = readme();
   if (text.empty()) GTEST_SKIP() << "no collectives/README.md; set LOCKSTEP_SOURCE";
-  Plan plan = naive_all_reduce(request({0, 0, 0}, 5000));
+  Plan plan = collectives::readme_example::naive_all_reduce(request({0, 0, 0}, 5000));
   for (auto& lanes : plan.lanes) lanes[0].pop_back();
   const std::string why = verify(plan, Goal::kSumEverywhere);
   EXPECT_FALSE(why.empty());
@@ -92,7 +92,8 @@ TEST(Readme, ShowsWhatTheVerifierSaysOfABrokenExample) {
 TEST(Readme, HasAnExampleThatIsAnAlgorithm) {
   for (int ranks = 1; ranks <= 5; ++ranks)
     for (const std::size_t length : {std::size_t(0), std::size_t(1), std::size_t(5000)}) {
-      const Plan plan = naive_all_reduce(request(hosts("one", ranks), length));
+      const Plan plan =
+          collectives::readme_example::naive_all_reduce(request(hosts("one", ranks), length));
       EXPECT_EQ(verify(plan, Goal::kSumEverywhere), "");
       Job job({{plan, {}, false}}, length);
       for (int rank = 0; rank < ranks; ++rank)

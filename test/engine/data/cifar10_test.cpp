@@ -121,7 +121,7 @@ TEST_F(Cifar10, TheTestFileMayBeMissingAndNoOther) {
   }
   EXPECT_THAT(error(), AllOf(StartsWith("io: "), HasSubstr("data_batch_1.bin is missing")));
   std::filesystem::remove_all(folder_);
-  EXPECT_THAT(error(), AllOf(StartsWith("io: "), HasSubstr("is not a folder")));
+  EXPECT_THAT(error(), AllOf(StartsWith("io: "), HasSubstr("does not exist")));
 }
 
 TEST_F(Cifar10, ASizeThatIsNotOfWholeRecordsIsNamed) {

@@ -258,6 +258,8 @@ TEST_F(Idx, AMissingFileAndAMissingFolderAreNamed) {
               AllOf(HasSubstr("io: "), HasSubstr("train-labels-idx1-ubyte is not a file")));
   folder_ /= kImages;
   EXPECT_THAT(error(), AllOf(HasSubstr("io: "), HasSubstr("is not a folder")));
+  folder_ += "-nowhere";
+  EXPECT_THAT(error(), AllOf(HasSubstr("io: "), HasSubstr("does not exist")));
   folder_ = folder_.parent_path();
 }
 
