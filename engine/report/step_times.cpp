@@ -11,7 +11,7 @@ namespace lockstep::engine {
 namespace {
 
 constexpr double kFewSteps = 10;  // too few for a conclusion
-constexpr double kMuch = 0.1;     // fractions of a step that are worth a line
+constexpr double kMuch = 0.1;     // fractions of a step worth a line
 constexpr double kLittle = 0.01;
 
 // Returns "0.31 ms", "12.5 ms" or "1520 ms".
