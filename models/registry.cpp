@@ -35,6 +35,10 @@ constexpr std::array<Entry, 8> kModels{{
 
 }  // namespace
 
+engine::GraphSpec build(std::string_view name) {
+  return build(name, BuildOptions());
+}
+
 engine::GraphSpec build(std::string_view name, BuildOptions options) {
   for (const Entry& entry : kModels) {
     if (entry.name != name) continue;

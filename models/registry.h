@@ -14,7 +14,8 @@ struct BuildOptions {
 };
 // Builds a model. Throws Error(kInvalid) for an unknown name, with the nearest and all known names,
 // and for an option that the model does not support.
-engine::GraphSpec build(std::string_view name, BuildOptions options = {});
+engine::GraphSpec build(std::string_view name);
+engine::GraphSpec build(std::string_view name, BuildOptions options);
 std::vector<std::string> names();
 std::string list();  // "lenet5, mlp, ..."
 

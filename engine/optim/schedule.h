@@ -10,7 +10,7 @@ namespace lockstep::engine::optim {
 
 struct Schedule {
   enum class Kind : std::uint8_t { kConstant, kCosine };
-  Kind kind = Kind::kCosine;
+  Kind kind = Kind::kCosine;  // from the rate down to last * rate
   // The number of steps of linear growth from rate / warm_up to rate.
   std::int64_t warm_up = 0;
   double last = 0;  // kCosine: the final fraction of the rate

@@ -239,6 +239,14 @@ class Strategy {
   // Returns the run's position after `run` if replicas of other processes made steps too. Empty if
   // it is where this process's replicas left it.
   virtual std::optional<Standing> standing() const { return std::nullopt; }
+
+  // Returns the trainer for which the strategy was opened last, whose weights it holds. Null
+  // before, and while it is opened. Trainers notice by it that another one took their place.
+  const void* holder() const { return holder_; }
+  void set_holder(const void* holder) { holder_ = holder; }
+
+ private:
+  const void* holder_ = nullptr;
 };
 
 }  // namespace lockstep::engine

@@ -79,6 +79,7 @@ Trainer::~Trainer() = default;
 
 void Trainer::open(std::size_t batch, int accumulate, const std::string& plan) {
   batch_ = 0;  // until `open` succeeds
+  strategy_.set_holder(nullptr);
   OpenOptions options;
   options.global_batch = batch;
   options.accumulate = accumulate;
@@ -92,6 +93,14 @@ void Trainer::open(std::size_t batch, int accumulate, const std::string& plan) {
   tell_fallbacks();
   batch_ = batch;
   accumulate_ = accumulate;
+  strategy_.set_holder(this);
+}
+
+void Trainer::require_weights() const {
+  require(batch_ == 0 || strategy_.holder() == this,
+          "model {}: another trainer has opened the strategy since, so this trainer's weights are "
+          "gone: make a strategy for each trainer, or continue from checkpoints",
+          graph_.name());
 }
 
 void Trainer::tell_fallbacks() {
@@ -269,6 +278,7 @@ void Trainer::begin(Fit& fit, bool reopen) {
   }
   fit.steps = steps_of(options, fit.data.size(), fit.progress);
   if (!fit.checkpoints) {
+    require_weights();
     if (batch_ != options.global_batch || accumulate_ != options.accumulate || reopen) {
       open(options.global_batch, options.accumulate, "");
     }

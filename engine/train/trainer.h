@@ -5,11 +5,13 @@
 //   Trainer trainer(strategy, models::mnist_cnn(), optim::sgd({.rate = 0.05}));
 //   trainer.fit(*digits.train, {.epochs = 6, .global_batch = 64, .checkpoints = "runs/digits"});
 //
-// One thread owns a trainer; all processes of a strategy make the same calls. If one of them leads,
-// `fit` of the others runs the steps that they are assigned and returns their history; `evaluate`
-// and `predict` return an empty result there. The strategy, and the data sets of a call, outlive
-// it. Throws Error(kInvalid) for incompatible arguments, Error(kIo) if another run holds the
-// checkpoint folder, and the strategy's errors. After such an error `fit` may be called again.
+// One thread owns a trainer; all processes of a strategy make the same calls. A strategy holds the
+// weights of one trainer: the one that called `fit` or `restore` last, or evaluated first. If one
+// of them leads, `fit` of the others runs the steps that they are assigned and returns their
+// history; `evaluate` and `predict` return an empty result there. The strategy, and the data sets
+// of a call, outlive it. Throws Error(kInvalid) for incompatible arguments, Error(kIo) if another
+// run holds the checkpoint folder, and the strategy's errors. After such an error `fit` may be
+// called again.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -169,6 +171,8 @@ class Trainer {
   struct Fit;
   static constexpr std::size_t kEvaluationBatch = 100;
   void open(std::size_t batch, int accumulate, const std::string& plan);
+  // Throws Error(kInvalid) if another trainer has opened the strategy since this one did.
+  void require_weights() const;
   void tell_fallbacks();
   RunState find(Checkpoints& checkpoints, std::int64_t step, const Dataset* data);
   std::vector<std::string> fresh_slots(Checkpoints& checkpoints, const RunState& state);

@@ -19,6 +19,7 @@ std::optional<Evaluation> Trainer::forward_all(const Dataset& data, std::size_t 
                                                const Outputs* outputs, const FitOptions* fit) {
   check(data);
   if (strategy_.follows()) return Evaluation();
+  require_weights();
   if (batch_ == 0) open(batch == 0 ? kEvaluationBatch : batch, 1, "");
   WorkSpec work;
   work.examples = data.size();

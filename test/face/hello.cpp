@@ -7,7 +7,7 @@ int main(int argc, char** argv) try {
   auto strategy = lockstep::collective_all_reduce(session);
   lockstep::engine::OpenOptions options;
   options.global_batch = 1;
-  strategy.open(lockstep::models::mlp(), lockstep::optim::sgd().rule, options);
+  strategy.open(lockstep::models::build("mlp"), lockstep::optim::sgd().rule, options);
   const int rank = strategy.membership().rank;
   const auto& topology = strategy.topology();
   fmt::print("Hello from rank {} of {} on host {}, device {}: {} all-reduce\n", rank,

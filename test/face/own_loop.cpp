@@ -6,6 +6,7 @@
 //   mpirun -n 2 own_loop
 #include <lockstep/lockstep.h>
 
+#include <atomic>
 #include <cmath>
 #include <vector>
 

@@ -83,7 +83,7 @@ TEST(StepTimesTest, OfTheTimeOfMessagesWhatNobodyWaitsForIsHidden) {
   const StepTimes times = times_of(0.1, {0.022, 0.02}, 20, 0.08);
   ASSERT_TRUE(times.hidden_percent());
   EXPECT_NEAR(*times.hidden_percent(), 75, 2);
-  EXPECT_NE(times.describe().find("% are hidden"), std::string::npos);
+  EXPECT_NE(times.describe().find("% of it hidden"), std::string::npos);
   EXPECT_EQ(times_of(0.1, {0.09, 0.09}, 20, 0.08).hidden_percent(), 0.0);  // never negative
   EXPECT_FALSE(times_of(0.1, {0.02, 0.02}).hidden_percent());
 }

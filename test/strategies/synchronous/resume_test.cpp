@@ -82,6 +82,33 @@ TEST_F(Resume, ARunThatIsFinishedSaysSoAndNothingOfWhatItDoesNotUse) {
                            HasSubstr("was to end at step 8 (batch 11, sgd")));
 }
 
+// The second trainer's weights replace those of the first, which must not evaluate them.
+TEST(TwoTrainers, OfOneStrategyAreNotMistakenForEachOther) {
+  engine::GraphSpec graph("small", {20});
+  graph.then("dense", engine::dense(5));
+  graph.set_loss(engine::mean_squared_error());
+  strategies::Mirrored strategy(replicas(2));
+  engine::Trainer one(strategy, graph, engine::optim::sgd()),
+      two(strategy, graph, engine::optim::sgd());
+  const engine::FitOptions steps{.steps = 2, .global_batch = 11};
+  one.fit(small_data(), steps);
+  one.evaluate(small_data());
+  two.fit(small_data(), steps);
+  two.evaluate(small_data());
+  const auto refused = [](const auto& body) {
+    try {
+      body();
+    } catch (const engine::Error& error) {
+      return error.code() == engine::Code::kInvalid &&
+             std::string_view(error.what()).find("another trainer") != std::string_view::npos;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused([&] { one.evaluate(small_data()); }));
+  EXPECT_TRUE(refused([&] { one.fit(small_data(), steps); }));
+  two.fit(small_data(), steps);  // its own weights are still there
+}
+
 TEST_F(Resume, ACheckpointIsNoFolderOfCheckpoints) {
   fit({.steps = 2, .global_batch = 11});
   for (const char* end : {"/step-0000000002", "/step-0000000002/", "/./step-0000000002//"}) {
