@@ -43,7 +43,7 @@ CLI::Validator one_of(std::vector<std::string> words);
 CLI::Validator with_completions(CLI::Validator validator, const std::vector<std::string>& values);
 // Accepts every text; shells complete the values.
 CLI::Validator suggested(const std::vector<std::string>& values);
-// What shells complete after a flag: values, or names of files, or neither.
+// Lists what shells complete after a flag: values, names of files, or nothing.
 struct Completions {
   std::vector<std::string> values;
   bool files = false;
