@@ -101,13 +101,14 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
   return prices;
 }
 
-// Returns whether `a` needs at most half of the rounds of `b`, and these take most of b's time. If
-// `a` sends no more bytes for it, a fifth of the time is enough: half of that is the width of a
-// tie. Each round waits for the slowest rank. A trial hides this if one rank leaves the barrier
-// before it a full round after the others.
+// The fraction of a time from which half of the rounds matter: half of it is the width of a tie.
+constexpr double kRoundsMatter = 0.2;
+
+// Returns whether `a` needs at most half of the rounds of `b`, and these matter. Each round waits
+// for the slowest rank. A trial hides this if one rank leaves the barrier before it a full round
+// after the others.
 bool half_the_rounds(const Price& a, const Price& b) {
-  const double share = a.wire_bytes <= b.wire_bytes ? 0.2 : 0.5;
-  return 2 * a.rounds <= b.rounds && b.round_seconds >= share * b.seconds / b.trial;
+  return 2 * a.rounds <= b.rounds && b.round_seconds >= kRoundsMatter * b.seconds / b.trial;
 }
 
 // Returns whether `a` sends at most half of b's messages. They cost processor time even if no rank

@@ -33,13 +33,7 @@ std::shared_ptr<const PixelImages> images(CifarFile file, const std::string& nam
 }  // namespace
 
 Sets cifar10(const std::string& folder) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(folder, error)) {
-    const bool file = std::filesystem::exists(folder, error);
-    fail(Code::kIo, "data: {} {}", folder,
-         file ? "is not a folder: name the one that holds the files of the data set"
-              : "does not exist");
-  }
+  require_folder(folder);
   const auto path = std::filesystem::absolute(folder).lexically_normal();
   const auto place = find_cifar10(path);
   if (place.empty()) {
@@ -58,6 +52,7 @@ Sets cifar10(const std::string& folder) {
   Sets sets;
   sets.test_files = "test_batch.bin";
   sets.train = images(std::move(train), name + "/train");
+  std::error_code error;
   if (std::filesystem::exists(place / "test_batch.bin", error)) {
     CifarFile test;
     read("test_batch.bin", test);

@@ -114,13 +114,7 @@ std::shared_ptr<const PixelImages> read_set(const Path& folder, const std::strin
 }  // namespace
 
 Sets idx(const std::string& folder, std::size_t classes) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(folder, error)) {
-    const bool file = std::filesystem::exists(folder, error);
-    fail(Code::kIo, "data: {} {}", brief(folder),
-         file ? "is not a folder: name the one that holds the files of the data set"
-              : "does not exist");
-  }
+  require_folder(folder);
   // "a/digits/" and "a/digits" both have the name digits.
   const Path path = std::filesystem::absolute(folder).lexically_normal();
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();

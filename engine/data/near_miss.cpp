@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 
 namespace lockstep::engine::data {
@@ -51,6 +52,15 @@ std::string known_kind(std::string_view first) {
 void refuse_known_kind(const std::string& file, std::string_view first) {
   const std::string kind = known_kind(first);
   if (!kind.empty()) fail(Code::kCorrupt, "data: {} is {}", file, kind);
+}
+
+void require_folder(const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::is_directory(folder, error)) return;
+  fail(Code::kIo, "data: {} {}", brief(folder),
+       std::filesystem::exists(folder, error)
+           ? "is not a folder: name the one that holds the files of the data set"
+           : "does not exist");
 }
 
 std::string similar_file(const std::filesystem::path& folder,

@@ -16,6 +16,9 @@ std::string known_kind(std::string_view first);
 // Throws Error(kCorrupt) that names the file and its kind if its first bytes have a known one.
 void refuse_known_kind(const std::string& file, std::string_view first);
 
+// Throws Error(kIo) unless there is such a folder of data.
+void require_folder(const std::string& folder);
+
 // Returns the path, relative to the folder, of a file whose name has all the words, ignoring case.
 // Searches the folder and two levels below it. Empty if there is none among the first thousand
 // entries.

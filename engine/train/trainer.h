@@ -7,7 +7,7 @@
 //
 // One thread owns a trainer; all processes of a strategy make the same calls. A strategy holds the
 // weights of one trainer: the one that called `fit` or `restore` last, or evaluated first. If one
-// of them leads, `fit` of the others runs the steps that they are assigned and returns their
+// process leads, `fit` of the others runs the steps that they are assigned and returns their
 // history; `evaluate` and `predict` return an empty result there. The strategy, and the data sets
 // of a call, outlive it. Throws Error(kInvalid) for incompatible arguments, Error(kIo) if another
 // run holds the checkpoint folder, and the strategy's errors. After such an error `fit` may be

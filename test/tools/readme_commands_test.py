@@ -33,8 +33,8 @@ ELSEWHERE = {
     "tools/virtual_cluster.sh": "virtual_cluster_test.py runs the script, which needs root",
 }
 # The parts without which tests, or commands, whose names begin so are not there.
-PARTS = {"cuda": "cuda", "build/bench/bench_step_on_fake": "cuda", "LOCKSTEP_FAKE_GPUS": "cuda", "servers": "grpc", "launched": "pmix",
-         "supervisor": "pmix", "mpirun": "mpi"}
+PARTS = {"cuda": "cuda", "LOCKSTEP_FAKE_GPUS": "cuda", "servers": "grpc", "launched": "pmix",
+         "mpirun": "mpi"}
 # What makes commands shorter: a flag that is given twice counts as it is given last.
 SHORTER = {
     "lockstep train": "--examples 400 --threads 1 --eval 0",

@@ -320,7 +320,7 @@ TEST(Planner, OfTwoThatTakeAsLongTheOneWithHalfTheRounds) {
   EXPECT_EQ(two.reason,
             "no other algorithm takes clearly less time; ring takes as long (within 10 %), but "
             "needs 2 communication rounds instead of 1");
-  // On a slow wire rounds take less than half of the time. Both send the same bytes.
+  // On a slow wire rounds take less than half of the time.
   Topology slow = example_topology("2x1");
   slow.wire.bandwidth = 125e6, slow.wire.latency = 10e-6;
   EXPECT_EQ(choice_of_equals(slow, 4 * kKiB, 60e-6).algorithm, "halving_doubling");
