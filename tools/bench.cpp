@@ -182,7 +182,12 @@ class BenchOfRank {
   void times() {
     if (form_ == Form::kTable)
       say("# us, min, p99: median, least and 99th percentile in place, in microseconds; out us: "
-          "median out of place; GB/s in place");
+          "median out of place\n"
+          "# algbw, busbw: GB/s in place, of the size and of the bytes that must travel; roof %: "
+          "time " +
+          std::string(setting_.task.one_host() ? "of the same reads and writes without waits"
+                                               : "of these bytes on the measured wire") +
+          " over us");
     say_marks();
     const bench::Rival rival = setting_.mpi ? bench::Rival::kMpi : bench::Rival::kNone;
     say(bench::heading(form_, rival));
@@ -227,6 +232,10 @@ class BenchOfRank {
       for (const std::string& name : rivals(choices("auto", count).front(), count))
         if (std::find(columns.begin(), columns.end(), name) == columns.end())
           columns.push_back(name);
+    if (form_ == Form::kTable)
+      say("# us: medians in place, in microseconds; regret: the choice's time over the best's, "
+          "timed "
+          "again in turn after the best was found");
     say(bench::heading(columns, form_));
     std::vector<bench::Regret> found;
     for (const std::size_t count : sizes_) {
@@ -241,6 +250,12 @@ class BenchOfRank {
   }
 
   void overlaps() {
+    if (form_ == Form::kTable)
+      say(
+          fmt::format("# medians: a backward pass without sums, sums of {} buckets alone, and both "
+                      "together; hidden %: what both take less than one after the other, of the "
+                      "sums alone",
+                      bench::kBuckets));
     say_marks();
     say(bench::overlap_heading(form_));
     for (const std::size_t count : sizes_) {
@@ -254,6 +269,9 @@ class BenchOfRank {
   }
 
   void reproducible() {
+    if (form_ == Form::kTable)
+      say("# times: reproducible over plain; bits: a checksum of the result, the same for all "
+          "algorithms and layouts");
     say_marks();
     say(bench::reproducible_heading(form_));
     for (const std::size_t count : sizes_) {

@@ -105,10 +105,12 @@ void declare_operation(CLI::App& app, BenchFlags& f) {
       ->check(one_of({"all_reduce", "reduce_scatter", "all_gather", "broadcast"}))
       ->capture_default_str();
   app.add_option("-d,--dtype,--datatype", f.dtype, "element type")
-      ->check(one_of({"float32", "float64", "float16", "bfloat16", "int32", "int64"}))
+      ->check(
+          one_of({"float32", "float64", "float16", "bfloat16", "int32", "int64"}, dtype_synonyms()))
       ->capture_default_str();
   app.add_option("-o,--op", f.op, "reduction operation (default: sum)")
-      ->check(one_of({"sum", "mean", "min", "max", "product"}));
+      ->check(one_of({"sum", "mean", "min", "max", "product"},
+                     {{"avg", "mean"}, {"average", "mean"}, {"prod", "product"}}));
   app.add_option(
          "--algorithm", f.algorithm,
          fmt::format("algorithms to time: auto, all, or a list of auto, {} with commas between; or "

@@ -130,15 +130,22 @@ CLI::Validator file_name(const std::string& what) {
       {kFiles});
 }
 
-CLI::Validator one_of(std::vector<std::string> words) {
+Synonyms dtype_synonyms() {
+  return {{"bf16", "bfloat16"}, {"double", "float64"}, {"float", "float32"}, {"fp16", "float16"},
+          {"fp32", "float32"},  {"half", "float16"},   {"int", "int32"}};
+}
+
+CLI::Validator one_of(std::vector<std::string> words, const Synonyms& synonyms) {
   std::string list;
   for (std::size_t i = 0; i < words.size(); ++i) {
     list += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
   }
-  auto check = [list, words](std::string& text) {
+  auto check = [list, words, synonyms](std::string& text) {
     if (std::ranges::find(words, text) != words.end()) return std::string();
+    const auto known = synonyms.find(text);
     return fmt::format("must be {}, not '{}'{}", list, engine::brief(text),
-                       engine::did_you_mean(text, words));
+                       known == synonyms.end() ? engine::did_you_mean(text, words)
+                                               : fmt::format("; did you mean {}?", known->second));
   };
   return with_completions(CLI::Validator(std::move(check), list), words);
 }

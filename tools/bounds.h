@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,7 +39,10 @@ CLI::Validator byte_size(std::size_t least, std::size_t most, std::size_t plain 
                          const std::string& word = {});
 // Accepts a name that is not empty. `what`: the named thing, such as "a folder".
 CLI::Validator file_name(const std::string& what = "a file");
-CLI::Validator one_of(std::vector<std::string> words);
+// Words of other programs, and the words that mean the same here. An error suggests them.
+using Synonyms = std::map<std::string, std::string>;
+Synonyms dtype_synonyms();
+CLI::Validator one_of(std::vector<std::string> words, const Synonyms& synonyms = {});
 // Adds what shells complete to a validator that accepts more than that.
 CLI::Validator with_completions(CLI::Validator validator, const std::vector<std::string>& values);
 // Accepts every text; shells complete the values.

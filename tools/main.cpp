@@ -67,16 +67,20 @@ std::string flag_of_other_programs(const std::string& name) {
       {"bs", "batch"},
       {"checkpoint-dir", "checkpoints"},
       {"ckpt", "checkpoints"},
+      {"g", "devices"},
       {"gpu", "device"},
       {"gpus", "device cuda --replicas"},
+      {"i", "factor"},
       {"log-dir", "summary"},
       {"logdir", "summary"},
+      {"ngpus", "devices"},
       {"nproc-per-node", "replicas"},
       {"num-gpus", "device cuda --replicas"},
       {"output-dir", "checkpoints"},
       {"precision", "dtype"},
       {"resume", "checkpoints"},
       {"save", "checkpoints"},
+      {"stepbytes", "factor"},
       {"workers", "replicas"}};
   for (const auto& [other, own] : kNames)
     if (name == other) return own;
@@ -104,10 +108,26 @@ std::string meant(const CLI::App& app, const CLI::App& command, const std::strin
   return nearest.empty() ? nearest : "; did you mean --" + nearest + "?";
 }
 
-// Returns the parser's error in lockstep's words, with a pointer to --help. `command`: the first
-// argument.
+// Returns the parser's text, which begins with the first name of a flag, with the name by which the
+// flag was given: "--lr: must be ...".
+std::string as_given(const CLI::App& command, const std::string& said,
+                     const std::vector<std::string>& arguments) {
+  const std::string flag = said.substr(0, said.find(':'));
+  const CLI::Option* option = command.get_option_no_throw(flag);
+  if (option == nullptr) return said;
+  const std::vector<std::string> names = spellings(*option);
+  for (const std::string& argument : arguments) {
+    const std::string name = argument.substr(0, argument.find('='));
+    if (std::ranges::find(names, name) != names.end()) return name + said.substr(flag.size());
+  }
+  return said;
+}
+
+// Returns the parser's error in lockstep's words, with a pointer to --help. The first of the
+// arguments is the command.
 std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error,
-                          const std::string& command) {
+                          const std::vector<std::string>& arguments) {
+  const std::string command = arguments.empty() ? "" : arguments[0];
   std::vector<std::string> known;
   for (const CLI::App* each : app.get_subcommands(nullptr)) {
     known.push_back(each->get_name());
@@ -127,7 +147,8 @@ std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error,
       return with_help(fmt::format("unexpected argument '{}'{}", engine::brief(left[0]),
                                    meant(app, *each, left[0])),
                        ", which begin with --");
-    return with_help(lacks_value(error) ? value_wanted(*each, error.what()) : error.what());
+    const std::string said = lacks_value(error) ? value_wanted(*each, error.what()) : error.what();
+    return with_help(as_given(*each, said, arguments));
   }
   const std::string commands = fmt::format("{} (lockstep --help)", fmt::join(known, ", "));
   if (command.empty()) return "no command; known: " + commands;
@@ -193,9 +214,9 @@ int run(int argc, char** argv) {
     program.configured = together([&] { return with_config(*train, std::move(arguments)); });
     arguments = program.configured.arguments;
   }
-  std::reverse(arguments.begin(), arguments.end());  // order that CLI11 expects
   try {
-    app.parse(std::move(arguments));
+    // CLI11 expects the arguments in reverse order.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == int(CLI::ExitCodes::Success)) {  // --help
       std::ostringstream help;
@@ -203,7 +224,7 @@ int run(int argc, char** argv) {
       print(help.str());
       return kDone;
     }
-    leave_together(kUsage, what_is_wrong(app, error, command));
+    leave_together(kUsage, what_is_wrong(app, error, arguments));
   }
   if (train->parsed()) return run_train(program);
   if (predict->parsed()) return run_predict(program);

@@ -221,7 +221,8 @@ std::string plan_text(const PlanSource& source, const Topology& topology, const 
   }
   text += topology.ranks.size() == 1 ? one_rank_text() : table_text(choices);
   if (model != nullptr) {
-    text += fmt::format("\n{} in {}:\n", model->name, count(model->buckets.size(), "bucket"));
+    text += fmt::format("\n{} in {}{}:\n", model->name, count(model->buckets.size(), "bucket"),
+                        model->update == "fused" ? ", each with its update" : "");
     for (std::size_t b = 0; b < model->buckets.size(); ++b) {
       const PlannedBucket& bucket = model->buckets[b];
       text += fmt::format("  bucket {:<3} [{}, {})  {}  {}  {}\n", b, bucket.range.begin,

@@ -48,12 +48,8 @@ void Progress::step(const engine::StepReport& report) {
     first_step_ = report.step;
     start_ = last_ = engine::Clock::now();
   }
-  // Asynchronous workers do not report the steps that other workers started meanwhile.
-  const auto steps = last_step_ < 0 ? 1 : std::max<std::int64_t>(1, report.step - last_step_);
-  if (report.step <= last_step_) sums_ = {};  // the run went back to a checkpoint
-  const double rate = report.images_per_second * double(steps);
-  add(report, last_step_ < 0 ? 0 : rate);
   last_step_ = report.step;
+  const double rate = report.images_per_second;
   rate_ = rate_ == 0 ? rate : 0.9 * rate_ + 0.1 * rate;
   const auto now = engine::Clock::now();
   const double since = std::chrono::duration<double>(now - last_).count();
@@ -68,26 +64,14 @@ void Progress::step(const engine::StepReport& report) {
   std::fflush(stderr);
 }
 
-// Adds a report, weighted by its examples. Reports may cover different numbers of examples, as for
-// the last batch of an epoch.
-void Progress::add(const engine::StepReport& report, double rate) {
-  if (sums_.epoch != report.epoch) sums_ = {.epoch = report.epoch};
-  const double examples = double(report.examples);
-  sums_.examples += examples;
-  sums_.loss += examples * report.loss;
-  sums_.accuracy += examples * report.accuracy;
-  if (rate == 0) return;
-  sums_.timed += examples;
-  sums_.seconds += examples / rate;
-}
-
-void Progress::epoch(std::int64_t epoch) {
+void Progress::epoch(const engine::EpochReport& report) {
   epoch_end_ = last_step_ + 1;
-  const double all = sums_.examples;
-  say(all == 0 ? fmt::format("epoch {}: finished", epoch)
-               : fmt::format("epoch {}: {}, {:.0f} examples/s", epoch,
-                             metrics(sums_.loss / all, sums_.accuracy / all, "mean "),
-                             sums_.seconds > 0 ? sums_.timed / sums_.seconds : rate_));
+  const std::string title =
+      fmt::format("epoch {}{}", report.number, report.resumed ? ", continued" : "");
+  const double rate = report.images_per_second > 0 ? report.images_per_second : rate_;
+  say(report.examples == 0 ? title + ": finished"
+                           : fmt::format("{}: {}, {:.0f} examples/s", title,
+                                         metrics(report.loss, report.accuracy, "mean "), rate));
 }
 
 void Progress::evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {

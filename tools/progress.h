@@ -14,8 +14,7 @@ class Progress {
   // Creates the display. `visible`: false on processes that are not the chief, and with --quiet.
   explicit Progress(bool visible);
   void step(const engine::StepReport& report);
-  // Prints means over the epoch's steps of this run.
-  void epoch(std::int64_t epoch);
+  void epoch(const engine::EpochReport& report);
   // Prints the number of epochs if the last reported step ended one, else the number of steps.
   void evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs);
   void say(const std::string& line);  // prints a separate line
@@ -23,19 +22,11 @@ class Progress {
 
  private:
   std::string line(const engine::StepReport& report) const;
-  void add(const engine::StepReport& report, double rate);
   void erase();
   bool visible_, terminal_;
   engine::Clock::time_point start_ = engine::Clock::now(), last_{};
   std::int64_t first_step_ = -1, last_step_ = -1, epoch_end_ = -1;
   double rate_ = 0;  // examples/s of all workers, smoothed
-  // Sums over the examples of the current epoch.
-  struct Sums {
-    std::int64_t epoch = -1;
-    double examples = 0, loss = 0, accuracy = 0;
-    // These exclude the run's first step, because the steps of the other workers are unknown then.
-    double timed = 0, seconds = 0;
-  } sums_;
   bool drawn_ = false;
 };
 

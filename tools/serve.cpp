@@ -138,7 +138,7 @@ int serve_alone(const ServeFlags& f, const Log& log) {
   if (f.json) print(nlohmann::json{{"address", task->address()}}.dump() + "\n");
   const auto end = task->join(engine::Clock::time_point::max(), &interrupt);
   if (!end) {
-    log.info("stopped by a signal");
+    log.info("stopped by {}", signal_name(interrupt));
     return exit_code_of_signal(interrupt);
   }
   if (f.json) print(nlohmann::json{{"failed", end->failed}, {"why", end->why}}.dump() + "\n");

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 
 namespace lockstep::tools {
 namespace {
@@ -45,6 +46,11 @@ void replace_handler(void (*from)(int), void (*to)(int)) {
 const std::atomic<int>& watch_signals() {
   replace_handler(SIG_DFL, remember);
   return word;
+}
+
+std::string signal_name(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name == nullptr ? "a signal to another process" : std::string("SIG") + name;
 }
 
 void unwatch_signals() {

@@ -12,12 +12,16 @@
 // and kills them. It passes SIGUSR1 on at once.
 #pragma once
 #include <atomic>
+#include <string>
 
 namespace lockstep::tools {
 
 // Sets the handlers. Returns the atomic: 0 or the first signal; SIGINT and SIGQUIT, which come from
 // a person, replace others. It is static, because a handler can reach nothing else.
 const std::atomic<int>& watch_signals();
+
+// Returns "SIGINT" for its number, or "a signal to another process" for 0.
+std::string signal_name(int signal);
 
 // Restores the default handlers, so that a signal ends the program at once. Call it if an abrupt
 // end can no longer lose anything. MPI_Finalize waits for all ranks: if one has died there, the

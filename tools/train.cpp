@@ -275,19 +275,21 @@ class Reports {
         strategy_(strategy),
         records_(records),
         log_(log),
+        new_folder_(!f.files.checkpoints.empty() && !std::filesystem::exists(f.files.checkpoints)),
         chief_(strategy.membership().chief),
         progress_(chief_ && !f.verbosity.quiet),
         results_(chief_) {}
 
   // Registers this object for the events of `fit`; it must outlive the run.
   void listen(engine::FitOptions& fit) {
+    interrupt_ = fit.interrupt;
     fit.profile = records_.profile();
     fit.on_open = [this] { begin(); };
     fit.on_step = [this](const engine::StepReport& report) {
       progress_.step(report);
       records_.step(report);
     };
-    fit.on_epoch = [this](std::int64_t epoch, const auto&) { progress_.epoch(epoch); };
+    fit.on_epoch = [this](const engine::EpochReport& report) { progress_.epoch(report); };
     fit.on_evaluation = [this](const engine::Evaluation& test, std::int64_t steps,
                                std::int64_t epochs) {
       progress_.evaluation(test, steps, epochs);
@@ -309,10 +311,12 @@ class Reports {
     records_.close(strategy);
     for (const std::string& file : records_.files()) f_.verbosity.written(file);
     if (history.interrupted != 0) {
+      const std::string stopped =
+          fmt::format("stopped by {} after step {}", signal_name(*interrupt_), history.steps);
       progress_.say(f_.files.checkpoints.empty()
-                        ? fmt::format("stopped by a signal after step {}", history.steps)
-                        : fmt::format("stopped by a signal; saved step {} in {}", history.steps,
-                                      f_.files.checkpoints));
+                        ? stopped + ", and nothing was saved; --checkpoints names a folder"
+                        : fmt::format("{}, which was saved in {}; the same command continues there",
+                                      stopped, f_.files.checkpoints));
     }
     if (chief_ && f_.json) {
       print(train_result(f_, strategy_, history).dump() + "\n");
@@ -328,7 +332,10 @@ class Reports {
  private:
   void begin() {
     for (const std::string& warning : sets_.warnings) log_.warning("{}", warning);
-    progress_.say(fmt::format("{} on {}", f_.model, sets_.train->describe()));
+    progress_.say(fmt::format("{} on {}{}", f_.model, sets_.train->describe(),
+                              new_folder_ ? fmt::format("; {} is a new folder for checkpoints",
+                                                        engine::brief(f_.files.checkpoints))
+                                          : ""));
     if (!sets_.test && f_.data.data != "random") {
       progress_.say(fmt::format(
           "there will be no test accuracy, because {} has no test data: {}", f_.data.data,
@@ -343,6 +350,8 @@ class Reports {
   const engine::Strategy& strategy_;
   Records& records_;
   const Log& log_;
+  const std::atomic<int>* interrupt_ = nullptr;
+  bool new_folder_;  // before the run
   bool chief_;
   Progress progress_, results_;
 };

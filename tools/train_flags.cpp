@@ -141,7 +141,7 @@ void declare_training(CLI::App& app, TrainFlags& f) {
          "type of weights, gradients and activations; bfloat16 and float16 keep float32 master "
          "weights; float16 needs --device cuda, float64 needs --device reference (default: the "
          "device's preferred type)")
-      ->check(one_of({"float32", "float64", "bfloat16", "float16"}));
+      ->check(one_of({"float32", "float64", "bfloat16", "float16"}, dtype_synonyms()));
   app.add_option(
          "--loss-scale", f.training.loss_scale,
          "factor of the loss in backward; or dynamic, which halves it after a step with "

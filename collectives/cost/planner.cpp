@@ -270,20 +270,21 @@ Choice Choices::choose(std::size_t bytes) const {
     std::size_t than = other;
     while (than < none && prices[than].seconds <= choice.seconds * alike_)
       as_long.push_back(than), than = cheapest(as_long);
-    choice.reason = than == none
-                        ? "no other algorithm takes clearly less time"
-                        : reason(choice.algorithm, prices[chosen], algorithms_[than], prices[than]);
-    if (than != other)
-      choice.reason += fmt::format("; {} takes as long{}", choice.runner_up,
-                                   alike_ > kAlike ? " (within 10 %)" : "");
     const Price &mine = prices[chosen], &its = prices[other];
-    if (than != other && is_preferred(mine, its))
-      choice.reason +=
-          half_the_rounds(mine, its)
-              ? fmt::format(", but needs {:.0f} communication rounds instead of {:.0f}", its.rounds,
-                            mine.rounds)
-              : fmt::format(", but sends {:.0f} messages instead of {:.0f}", its.messages,
-                            mine.messages);
+    if (than != other) {
+      choice.reason = fmt::format("{} takes as long{}", choice.runner_up,
+                                  alike_ > kAlike ? " (within 10 %)" : "");
+      if (is_preferred(mine, its))
+        choice.reason +=
+            half_the_rounds(mine, its)
+                ? fmt::format(", but needs {:.0f} communication rounds instead of {:.0f}",
+                              its.rounds, mine.rounds)
+                : fmt::format(", but sends {:.0f} messages instead of {:.0f}", its.messages,
+                              mine.messages);
+      if (than != none) choice.reason += "; ";
+    }
+    if (than != none)
+      choice.reason += reason(choice.algorithm, mine, algorithms_[than], prices[than]);
   }
   return choice;
 }

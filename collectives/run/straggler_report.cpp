@@ -76,9 +76,9 @@ std::vector<int> StragglerReport::missing(int plan, int lane) const {
   return ranks;
 }
 
-// Returns "; arrived: 0 2; elsewhere: 3; missing: rank 1", or an empty text if no rank is missing.
-// Ranks have arrived if they have come to the lane's step or are known to wait in the plan. Ranks
-// are elsewhere if they wait in another plan.
+// Returns "; arrived: 0 2; elsewhere: 3", or an empty text if no rank is missing. Ranks have
+// arrived if they have come to the lane's step or are known to wait in the plan. Ranks are
+// elsewhere if they wait in another plan.
 std::string StragglerReport::arrivals(int plan, int lane, const std::vector<int>& missing) const {
   if (missing.empty()) return {};
   const auto now = engine::Clock::now();
@@ -99,22 +99,22 @@ std::string StragglerReport::arrivals(int plan, int lane, const std::vector<int>
     if (liveness_.waits(rank, now)) elsewhere.push_back(rank);
     return true;
   });
-  return fmt::format("; arrived: {}{}; missing: {}", ranks_text(here),
-                     elsewhere.empty() ? "" : "; elsewhere: " + ranks_text(elsewhere),
-                     named(missing));
+  return fmt::format("; arrived: {}{}", ranks_text(here),
+                     elsewhere.empty() ? "" : "; elsewhere: " + ranks_text(elsewhere));
 }
 
 // Stops the team since a lane has waited too long, from `since` on, and names the silent ranks.
 // Returns false if there are none to name yet.
 bool StragglerReport::stop_late_lane(int plan, int lane, milliseconds waited, Time since,
                                      Time now) {
-  const std::vector<int> named = liveness_.silent(plan, missing(plan, lane), since, now);
-  if (named.empty()) return false;
+  const std::vector<int> silent = liveness_.silent(plan, missing(plan, lane), since, now);
+  if (silent.empty()) return false;
   team_.stop({engine::Code::kTimeout,
-              fmt::format("{}{}: rank {} waited {} ms{}", purpose_of(plan),
+              fmt::format("{} {} missing: {}{}: rank {} waited {} ms{}", named(silent),
+                          silent.size() == 1 ? "is" : "are", purpose_of(plan),
                           title(plans_[std::size_t(plan)].stage->plan), rank_, waited.count(),
-                          arrivals(plan, lane, named)),
-              named, true});
+                          arrivals(plan, lane, silent)),
+              silent, true});
   return true;
 }
 
@@ -157,7 +157,9 @@ std::string StragglerReport::waiting_for(int plan, const std::vector<int>& lost)
     const std::size_t lanes = plans_[std::size_t(index)].cursors.size();
     for (std::size_t lane = 0; who.empty() && lane < lanes; ++lane) {
       const std::vector<int> directly = missing(index, int(lane));
-      if (!directly.empty()) who = arrivals(index, int(lane), lost.empty() ? directly : lost);
+      if (directly.empty()) continue;
+      const std::vector<int>& missing = lost.empty() ? directly : lost;
+      who = fmt::format("{}; missing: {}", arrivals(index, int(lane), missing), named(missing));
     }
   };
   look_at(plan);

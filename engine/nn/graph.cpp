@@ -2,7 +2,7 @@
 #include "engine/nn/graph.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -181,7 +181,7 @@ void Graph::bind(std::byte* weights, std::byte* gradients) {
 
 void Graph::initialise(std::uint64_t seed, std::byte* weights) const {
   const std::size_t size = size_of(dtype());
-  std::memset(weights, 0, parameters() * size);
+  std::fill_n(weights, parameters() * size, std::byte(0));  // there may be none
   for (const Parameter& parameter : layout()) {
     if (parameter.compact) continue;
     engine::initialise(parameter.initial, seed, parameter.name,

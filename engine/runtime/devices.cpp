@@ -47,7 +47,8 @@ Device& find(std::span<const std::unique_ptr<Device>> devices, const DeviceId& i
   if (id.kind == "cuda" && !same_kind)
     fail(Code::kInvalid, "there is no device {}; this machine has {}; {}", brief(to_string(id)),
          known, fmt::join(cuda_findings(), "; "));
-  fail(Code::kInvalid, "there is no device {}; this machine has {}", brief(to_string(id)), known);
+  fail(Code::kInvalid, "there is no device {}; this machine has {}{}", brief(to_string(id)), known,
+       id.kind == "gpu" ? "; a GPU is called cuda" : "");
 }
 
 std::string fault_of(Device& device) {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <exception>
 
 #include "engine/checkpoint/checkpoint_size.h"
-#include "engine/checkpoint/model_difference.h"
 #include "engine/train/training_loop.h"
 #include "engine/train/work_queue.h"
 
@@ -20,11 +20,6 @@ constexpr std::int64_t kEarlySteps = 20;  // before their times are reported
 
 bool by_epochs(const FitOptions& options) {
   return options.every == 0 && options.every_seconds == 0;
-}
-
-// Returns a model's description without its last line, which is the loss.
-std::string layers_of(const std::string& description) {
-  return description.substr(0, description.rfind("\nloss: "));
 }
 
 // Returns the steps of the whole run: those done, plus what the epochs have left from the data
@@ -44,8 +39,8 @@ std::int64_t steps_of(const FitOptions& options, std::uint64_t examples, const P
 std::string how_it_goes_on(Checkpoints& checkpoints) {
   try {
     const std::vector<std::int64_t> steps = checkpoints.steps();
-    if (steps.empty()) return "; nothing was saved yet, the same command again begins anew";
-    return fmt::format("; the same command again goes on from step {}", steps.back());
+    if (steps.empty()) return "; nothing was saved yet, so the same command begins anew";
+    return fmt::format("; the same command continues from step {}", steps.back());
   } catch (const Error&) {
     return "";  // files are gone too; the first error suffices
   }
@@ -125,77 +120,6 @@ void Trainer::check(const Dataset& data) const {
           graph_.output_shape().elements(), data.describe(), data.classes());
 }
 
-// Returns the state of a checkpoint, which must belong to this model and data. Every process reads
-// it. Null `data` means that only the weights are wanted, which depend on the layers alone.
-RunState Trainer::find(Checkpoints& checkpoints, std::int64_t step, const Dataset* data) {
-  RunState state = checkpoints.read_state(step);
-  const bool weights_alone = data == nullptr;
-  const std::string theirs = weights_alone ? layers_of(state.graph) : state.graph;
-  const std::string ours = weights_alone ? layers_of(graph_.describe()) : graph_.describe();
-  if (theirs != ours) {
-    ModelDifference difference = model_difference(theirs, ours);
-    if (difference.remedy.empty())
-      difference.remedy = "the model " + (state.model.empty() ? "that wrote it" : state.model);
-    require(false, difference.option,
-            "the checkpoint of step {} holds another model: {}: give another folder for "
-            "checkpoints, or {}",
-            step, difference.text, difference.remedy);
-  }
-  require(data == nullptr || state.dataset_fingerprint == data->fingerprint(),
-          "the checkpoint of step {} was trained on {}, and this is {}: give another folder for "
-          "checkpoints, or the same data",
-          step, state.dataset, data == nullptr ? "" : data->describe());
-  if (state.seed != seed_) {
-    options_.log.warning("the checkpoint's seed {} is used, not {}", state.seed, seed_);
-  }
-  seed_ = state.seed;
-  return state;
-}
-
-// Returns the prefixes of array names of the optimizer's slots that the checkpoint lacks.
-std::vector<std::string> Trainer::fresh_slots(Checkpoints& checkpoints, const RunState& state) {
-  const std::vector<Checkpoints::ArrayInfo> arrays = checkpoints.arrays(state.step);
-  std::vector<std::string> fresh;
-  for (std::size_t slot = 0; slot < optimizer_.rule.slots(); ++slot) {
-    const std::string prefix = std::string(optimizer_.rule.slot_name(slot)) + "/";
-    const bool there = std::any_of(arrays.begin(), arrays.end(), [&](const auto& array) {
-      return array.name.starts_with(prefix);
-    });
-    if (!there) fresh.push_back(prefix);
-  }
-  return fresh;
-}
-
-// Opens the strategy, with the checkpoint's plan if there is one, and restores every replica's
-// arrays. Checks that all processes found the same step. `fresh` slots start at zero.
-void Trainer::open_with(Checkpoints& checkpoints, const std::optional<RunState>& state,
-                        std::size_t batch, int accumulate, const std::vector<std::string>& fresh) {
-  open(batch, accumulate, state ? state->plan : "");
-  strategy_.run([&](Replica& replica) {
-    if (state) strategy_.restore(replica, checkpoints, state->step, fresh);
-    const double mine[] = {state ? double(state->step) : -1.0};
-    const std::vector<double> all = strategy_.gather(replica, mine, "restoring a checkpoint");
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      require(all[rank] == mine[0],
-              "rank {} found checkpoint {}, and rank {} found {}: all hosts "
-              "must share the folder",
-              rank, all[rank], replica.rank, mine[0]);
-    }
-  });
-}
-
-RunState Trainer::restore(const std::string& folder) {
-  Checkpoints checkpoints(*storage_, folder, 1, options_.log);
-  RunState state;
-  const bool there = checkpoints.use_newest([&](std::int64_t step) {
-    state = find(checkpoints, step, nullptr);
-    open_with(checkpoints, state, batch_ == 0 ? kEvaluationBatch : batch_, accumulate_,
-              fresh_slots(checkpoints, state));
-  });
-  require(there, "there is no whole checkpoint in {}", folder);
-  return state;
-}
-
 History Trainer::fit(const Dataset& data, const FitOptions& options) {
   require(options.global_batch >= 1, "the batch must hold at least one example");
   require(options.epochs >= 0 && options.steps >= 0, "epochs and steps cannot be negative");
@@ -228,7 +152,7 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
     if (options.checkpoints.empty() || !strategy_.membership().chief) return;
     claim.emplace(*storage_, options.checkpoints, options_.log);
   };
-  strategy_.run_collectively(take, "the lock of the folder of checkpoints");
+  strategy_.run_collectively(take, "the start of fit");
   int restores = 0;
   for (;;) {
     Fit fit{data, options, 0, {}, -1, {}, {}, false};
@@ -237,7 +161,7 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
     try {
       begin(fit, restores > 0);
       if (fit.checkpoints && fit.progress.step < fit.steps) prepare(fit, claim);
-      if (options.on_open && strategy_.membership().chief) options.on_open();
+      on_chief(options.on_open);
       fit.history.first_step = fit.progress.step;
       fit.history.restores = restores;
       History history = run(fit);
@@ -249,13 +173,30 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       const bool lost = error.code() == Code::kPeerLost || error.code() == Code::kTimeout;
       if (!again) strategy_.gave_up(error);
       if (lost && fit.checkpoints) {
-        throw Error(error.code(), error.what() + how_it_goes_on(*fit.checkpoints));
+        throw error.with(error.what() + how_it_goes_on(*fit.checkpoints));
       }
       if (!again) throw;
       ++restores;
-      options_.log.warning("{}: restores and goes on ({} of {} times)", error.what(), restores,
-                           options.retries);
+      options_.log.warning("{}: {} ({} of {} times)", error.what(),
+                           fit.checkpoints ? "continues from the last checkpoint" : "begins anew",
+                           restores, options.retries);
     }
+  }
+}
+
+// Runs a callback of the program, if there is one and this process is the chief. If it throws, the
+// replicas throw the same inside of `run`, so that other processes hear the reason.
+template <class Callback, class... Arguments>
+void Trainer::on_chief(const Callback& callback, const Arguments&... arguments) {
+  const Membership membership = strategy_.membership();
+  if (!callback || !membership.chief) return;
+  try {
+    callback(arguments...);
+  } catch (...) {
+    if (membership.local < membership.size)
+      strategy_.run(
+          [thrown = std::current_exception()](Replica&) { std::rethrow_exception(thrown); });
+    throw;
   }
 }
 
@@ -277,13 +218,8 @@ void Trainer::begin(Fit& fit, bool reopen) {
     fit.progress.position = state->position;
   }
   fit.steps = steps_of(options, fit.data.size(), fit.progress);
-  if (!fit.checkpoints) {
-    require_weights();
-    if (batch_ != options.global_batch || accumulate_ != options.accumulate || reopen) {
-      open(options.global_batch, options.accumulate, "");
-    }
-    return;
-  }
+  if (!fit.checkpoints)
+    return open_without_checkpoints(options.global_batch, options.accumulate, reopen);
   std::vector<std::string> fresh;
   if (state) fresh = fresh_slots(*fit.checkpoints, *state);
   if (state && state->step < fit.steps) {
@@ -334,9 +270,9 @@ void Trainer::prepare(Fit& fit, const std::optional<FolderClaim>& claim) {
 
 History Trainer::run(Fit& fit) {
   const FitOptions& options = fit.options;
-  const bool chief = strategy_.membership().chief;
   if (options.profile != nullptr) options.profile->choose(fit.progress.step, fit.steps);
   std::int64_t evaluated = -1;
+  bool resumed = fit.progress.position.example > 0;  // within an epoch
   while (fit.progress.step < fit.steps && !fit.progress.stopped) {
     const std::int64_t step = fit.progress.step;
     const std::uint64_t left = fit.data.size() - fit.progress.position.example;
@@ -350,8 +286,10 @@ History Trainer::run(Fit& fit) {
     const bool at_step = options.every > 0 && fit.progress.step % options.every == 0;
     const bool due = ended_early || at_step || (by_epochs(options) && epoch_done);
     if (fit.checkpoints && (due || all_done || fit.progress.stopped)) save(fit);
-    if (epoch_done && chief && options.on_epoch) {
-      options.on_epoch(fit.progress.position.epoch, fit.progress.last);
+    if (epoch_done) {
+      const EpochReport report = fit.progress.epoch.take(fit.progress.position.epoch, resumed);
+      on_chief(options.on_epoch, report);
+      resumed = false;
     }
     if (options.test != nullptr && epoch_done && !all_done && !fit.progress.stopped &&
         options.evaluate_every > 0 && fit.progress.position.epoch % options.evaluate_every == 0) {
@@ -393,8 +331,7 @@ void Trainer::test(Fit& fit) {
     return;
   }
   fit.history.test = found;
-  if (strategy_.membership().chief && options.on_evaluation)
-    options.on_evaluation(*found, fit.progress.step, fit.progress.position.epoch);
+  on_chief(options.on_evaluation, *found, fit.progress.step, fit.progress.position.epoch);
 }
 
 void Trainer::train(Fit& fit, std::int64_t until) {
@@ -407,6 +344,7 @@ void Trainer::train(Fit& fit, std::int64_t until) {
   work.run_steps = fit.steps;
   work.seed = seed_;
   strategy_.assign(work);
+  trained_ = true;
   fit.progress.images_per_second.reserve(std::size_t(until - fit.history.first_step));
   const auto begin = Clock::now();
   TrainingLoop loop(strategy_, fit.data, optimizer_, fit.options, fit.steps, accumulate_, seed_,
@@ -478,7 +416,7 @@ void Trainer::save(Fit& fit) {
   }
   fit.saved = step;
   fit.progress.saved_at = Clock::now();
-  if (strategy_.membership().chief && fit.options.on_checkpoint) fit.options.on_checkpoint(step);
+  on_chief(fit.options.on_checkpoint, step);
 }
 
 }  // namespace lockstep::engine

@@ -45,8 +45,7 @@ struct StepReport {
   double loss = 0;      // mean over the examples of these steps
   double accuracy = 0;  // fraction of these examples; NaN if not counted
   std::size_t examples = 0;
-  double seconds = 0;            // since `fit` began
-  double images_per_second = 0;  // rate over these steps
+  double images_per_second = 0;  // of all replicas since the report before
   // Seconds per step that rank 0's thread waited: communication that is not hidden, and other
   // waits.
   double waited = 0;
@@ -55,6 +54,16 @@ struct StepReport {
   // Steps of the whole run that were skipped because their gradients were not finite. The last step
   // is included only if an epoch or the run ends with it.
   std::int64_t skipped_steps = 0;
+};
+
+// Reports the steps of an epoch in this run; with servers, those that rank 0 trained.
+struct EpochReport {
+  std::int64_t number = 0;  // from 1, counting those before a restart
+  bool resumed = false;     // an earlier run trained its first steps
+  double loss = 0;          // mean over the examples of these steps
+  double accuracy = 0;      // fraction of these examples; NaN if not counted
+  std::size_t examples = 0;
+  double images_per_second = 0;  // 0: unknown
 };
 
 struct Evaluation {
@@ -110,7 +119,7 @@ struct FitOptions {
   // Runs on the chief, in order; on_step on the thread of rank 0. An exception from one ends the
   // training.
   std::function<void(const StepReport&)> on_step = {};
-  std::function<void(std::int64_t epoch, const StepReport& last)> on_epoch = {};
+  std::function<void(const EpochReport&)> on_epoch = {};
   // Steps and epochs are those of the whole run, including those before a restart.
   std::function<void(const Evaluation&, std::int64_t steps, std::int64_t epochs)> on_evaluation =
       {};
@@ -156,14 +165,17 @@ class Trainer {
   Trainer(Strategy& strategy, GraphSpec graph, optim::Optimizer optimizer,
           TrainerOptions options = {});
   ~Trainer();
+  // Without checkpoints, a second call trains on from the weights of the first, and its epochs and
+  // steps count anew. It throws Error(kInvalid) if its batch differs.
   History fit(const Dataset& data, const FitOptions& options);
-  Evaluation evaluate(const Dataset& data, std::size_t global_batch = 0);  // 0: fit's, or 100
+  // `global_batch`: 0 means that of the last `fit`, or 100 before the first.
+  Evaluation evaluate(const Dataset& data, std::size_t global_batch = 0);
   // Receives the outputs of this process's examples, in any order, one call at a time: the example
   // and the graph's output as float64.
   using Outputs = std::function<void(std::int64_t example, std::span<const double> output)>;
   Evaluation predict(const Dataset& data, std::size_t global_batch, const Outputs& outputs);
   // Loads the weights of a folder's newest valid checkpoint, whatever loss they were trained with.
-  // Throws Error(kInvalid) if there is none.
+  // A `fit` without checkpoints continues from them. Throws Error(kInvalid) if there is none.
   RunState restore(const std::string& checkpoints);
   const GraphSpec& graph() const { return graph_; }
 
@@ -171,6 +183,8 @@ class Trainer {
   struct Fit;
   static constexpr std::size_t kEvaluationBatch = 100;
   void open(std::size_t batch, int accumulate, const std::string& plan);
+  void open_without_checkpoints(std::size_t batch, int accumulate, bool reopen);
+  RunState open_restored(const std::string& folder, std::size_t batch, int accumulate);
   // Throws Error(kInvalid) if another trainer has opened the strategy since this one did.
   void require_weights() const;
   void tell_fallbacks();
@@ -179,6 +193,8 @@ class Trainer {
   void open_with(Checkpoints& checkpoints, const std::optional<RunState>& state, std::size_t batch,
                  int accumulate, const std::vector<std::string>& fresh);
   void check(const Dataset& data) const;
+  template <class Callback, class... Arguments>
+  void on_chief(const Callback& callback, const Arguments&... arguments);
   void begin(Fit& fit, bool reopen);
   void tell(const Fit& fit, const RunState& state) const;
   void prepare(Fit& fit, const std::optional<FolderClaim>& claim);
@@ -202,6 +218,8 @@ class Trainer {
   LoopBytes loop_bytes_;
   std::size_t batch_ = 0;  // planned batch; 0: not open
   bool told_fallbacks_ = false;
+  bool trained_ = false;       // since the strategy was opened or restored
+  std::string restored_ = {};  // the folder of the last `restore`
   int accumulate_ = 1;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/train/training_loop.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <csignal>
@@ -66,7 +67,7 @@ class TrainingLoop::Numbers {
     if (!std::isfinite(totals.loss)) {
       require(false, Option::kStepsAhead,
               "the loss is not finite at step {}, on rank {}; the next step was queued already: to "
-              "see where it began, go on from the last checkpoint with 0 steps ahead",
+              "see where it began, continue from the last checkpoint with 0 steps ahead",
               step + 1, replica_.rank);
     }
   }
@@ -101,6 +102,13 @@ struct TrainingLoop::StepGroup {
     examples += next.examples;
   }
 };
+
+// Returns the steps of all replicas per step of this one, which is above one if others work on
+// steps of their own and do not report them.
+double TrainingLoop::steps_of_all(const StepGroup& made, const StepReport& last) {
+  if (last.examples == 0) return 1;
+  return std::max(1.0, double(made.work.step - last.step) / double(made.steps));
+}
 
 struct TrainingLoop::Pending {
   StepGroup made;
@@ -336,12 +344,14 @@ void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& to
     report.loss = totals.examples > 0 ? totals.loss / totals.examples : 0;
     report.accuracy = accuracy(r, totals.correct, totals.examples);
     report.examples = std::size_t(totals.examples);
-    report.images_per_second = pending.images_per_second;
+    report.images_per_second =
+        pending.images_per_second * steps_of_all(pending.made, progress_.last);
     report.waited = pending.waited;
     report.traffic = pending.traffic;
     report.loss_scale = totals.loss_scale;
     report.skipped_steps = std::int64_t(totals.skipped);
     progress_.images_per_second.push_back(pending.images_per_second);
+    progress_.epoch.add(report, progress_.last.examples > 0);
     progress_.last = report;
   }
   if (options_.on_step) options_.on_step(report);

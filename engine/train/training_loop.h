@@ -8,6 +8,7 @@
 
 #include "engine/data/dataset.h"
 #include "engine/optim/optimizer.h"
+#include "engine/train/epoch_sums.h"
 #include "engine/train/recording.h"
 #include "engine/train/trainer.h"
 
@@ -21,6 +22,7 @@ struct Progress {
   int stopped = 0;  // a signal's number; 0: keep running
   double seconds = 0;
   StepReport last;  // last step with known sums (chief)
+  EpochSums epoch;  // likewise
   std::vector<double> images_per_second;
   Traffic traffic;                 // this process's replicas; with servers
   std::int64_t counted_steps = 0;  // steps in `traffic`; 0: no servers
@@ -42,6 +44,7 @@ class TrainingLoop {
   class Reporter;
   Totals step(Replica& replica, const Work& work, Pipeline& pipeline, const Hooks& hooks,
               const Recording& recording, Numbers& numbers);
+  static double steps_of_all(const StepGroup& made, const StepReport& last);
   void announce(Replica& replica, const Pending& pending, const Totals& totals);
   void remember(const Work& work);
 

@@ -18,7 +18,7 @@ namespace lockstep::strategies {
 
 namespace {
 
-const std::string kWhat = "flags of GPUs";
+const std::string kWhat = "options of GPUs";
 
 // Returns the first process of each process's machine: the hosts of a job whose processes share all
 // GPUs.

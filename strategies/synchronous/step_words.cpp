@@ -37,9 +37,12 @@ bool unlike_processors(const collectives::Topology& topology) {
 }
 
 std::string sentence(const StepDesign& design) {
+  const bool alone = !design.plan.empty() && design.plan[0].plan.ranks() == 1;
   std::string text =
       fmt::format("all-reduce: {}, update {}, {} of up to {}",
-                  design.algorithms.empty() ? design.algorithm : counted(design.algorithms),
+                  alone                       ? "none for one replica"
+                  : design.algorithms.empty() ? design.algorithm
+                                              : counted(design.algorithms),
                   name(design.update), engine::count_text(design.buckets.size(), "bucket"),
                   engine::bytes_text(double(design.bucket_bytes)));
   if (!design.predicted.empty()) text += ": " + design.predicted;

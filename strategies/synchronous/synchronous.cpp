@@ -178,7 +178,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
                     flags, options_.step.algorithm.text(), strategies::name(options_.step.update),
                     options_.step.bucket_bytes, options_.measured ? "measured" : "assumed",
                     engine::hash(options.plan), options.run),
-        "flags");
+        "options");
   gpu_path_->find(topology_, queued_, open_.options.plan);
   design(first);
   plan_memory(*ops_of(first_device, design_.kernels), first);
@@ -186,7 +186,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
       *job_,
       fmt::format("{}kernels: {}\nplan: {:016x}\n{}", flags, engine::name(design_.kernels),
                   collectives::hash(design_.plan), options.run),
-      "flags and plan");
+      "options and plan");
 
   const std::size_t rows = largest_share(options.global_batch, options.accumulate);
   for (std::size_t i = 0; i < options_.devices.size(); ++i) {

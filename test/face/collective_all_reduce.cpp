@@ -9,8 +9,8 @@ int main(int argc, char** argv) try {
                          : lockstep::data::generated_digits({.train = 3000, .test = 500});
   lockstep::Trainer trainer(strategy, lockstep::models::mnist_cnn(),
                             lockstep::optim::sgd({.rate = 0.02, .momentum = 0.9}));
-  const auto report = [](std::int64_t epoch, const lockstep::StepReport& last) {
-    fmt::print("epoch {}: loss {:.4f}\n", epoch, last.loss);  // in one of the processes
+  const auto report = [](const lockstep::EpochReport& epoch) {
+    fmt::print("epoch {}: loss {:.4f}\n", epoch.number, epoch.loss);  // in one of the processes
   };
   trainer.fit(*digits.train, {.epochs = 3, .global_batch = 64, .on_epoch = report});
   const double accuracy = trainer.evaluate(*digits.test).accuracy;  // the same in all processes

@@ -76,8 +76,8 @@ int main(int argc, char** argv) try {
   lockstep::Session session(argc, argv);
   auto strategy = lockstep::mirrored(session, {.replicas = 2, .threads = 1});
   lockstep::Trainer trainer(strategy, graph, lockstep::optim::adam({.rate = 0.01}));
-  const auto report = [](std::int64_t epoch, const lockstep::StepReport& last) {
-    if (epoch % 10 == 0) fmt::print("epoch {}: loss {:.4f}\n", epoch, last.loss);
+  const auto report = [](const lockstep::EpochReport& epoch) {
+    if (epoch.number % 10 == 0) fmt::print("epoch {}: loss {:.4f}\n", epoch.number, epoch.loss);
   };
   trainer.fit(train, {.epochs = 30, .global_batch = 40, .on_epoch = report});
   const double accuracy = trainer.evaluate(test).accuracy;

@@ -90,8 +90,8 @@ int main(int argc, char** argv) try {
   auto strategy = lockstep::mirrored(session, {.replicas = 2, .threads = 1});
   const auto digits = lockstep::data::generated_digits({.train = 1000, .test = 200});
   lockstep::Trainer trainer(strategy, graph, lockstep::optim::sgd({.rate = 0.05, .momentum = 0.9}));
-  const auto report = [](std::int64_t epoch, const lockstep::StepReport& last) {
-    fmt::print("epoch {}: loss {:.4f}\n", epoch, last.loss);
+  const auto report = [](const lockstep::EpochReport& epoch) {
+    fmt::print("epoch {}: loss {:.4f}\n", epoch.number, epoch.loss);
   };
   trainer.fit(*digits.train, {.epochs = 4, .global_batch = 50, .on_epoch = report});
   const double accuracy = trainer.evaluate(*digits.test).accuracy;

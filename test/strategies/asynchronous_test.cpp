@@ -72,6 +72,32 @@ TEST(Asynchronous, PushesOfAFewRowsOnly) {
   EXPECT_LT(strategy.rows_pushed, strategy.rows_seen * 3 / 4);
 }
 
+// The first worker reports about every third step, and the rate of all three. With a rate of its
+// own steps, all steps would take longer than the run.
+TEST(Asynchronous, TheRateOfAReportCountsTheStepsOfOthers) {
+  const auto device = engine::reference_device();
+  AsynchronousStrategy strategy(3, *device);
+  const Table data(39, 64, 5);
+  engine::GraphSpec graph("small", {64});
+  graph.then("dense", engine::dense(5));
+  graph.set_loss(engine::mean_squared_error());
+  engine::Trainer trainer(strategy, graph, engine::optim::sgd({.rate = 0.01}));
+  double seconds = 0, examples = 0;
+  std::int64_t last = -1;
+  engine::Clock::time_point begin;
+  engine::FitOptions fit{.steps = 600, .global_batch = 13};
+  fit.on_open = [&] { begin = engine::Clock::now(); };
+  fit.on_step = [&](const engine::StepReport& report) {
+    if (last >= 0 && report.step > last)
+      seconds += 13.0 * double(report.step - last) / report.images_per_second;
+    last = report.step;
+  };
+  fit.on_epoch = [&](const engine::EpochReport& report) { examples += double(report.examples); };
+  trainer.fit(data, fit);
+  EXPECT_LE(seconds, engine::seconds_since(begin));
+  EXPECT_LT(examples, 0.8 * 600 * 13);  // those of one worker
+}
+
 TEST(Asynchronous, RefusesALayerThatSumsOverReplicasByName) {
   const auto device = engine::reference_device();
   AsynchronousStrategy strategy(2, *device);

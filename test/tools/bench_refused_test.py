@@ -115,10 +115,10 @@ class Refused(program.Case):
         for prefix in ((), *([program.mpirun(2)] if program.HAVE_MPI else [])):
             for flags in ([], ["--algorithm", "all"], ["--collective", "reduce_scatter"], ["--regret"], ["--overlap"],
                           *([["--compare", "mpi"]] if prefix else [])):
-                program.refused(self, ["bench", *some, *flags], 74, ["900GiB", "2 ranks of a host", "MiB are free"],
+                program.refused(self, ["bench", *some, *flags], 74, ["900GiB", "2 ranks of a host", "GiB are free"],
                                 prefix=prefix)
             program.refused(self, ["bench", "--scaling", "--gradients", "800GiB"], 74,
-                            ["gradients of 214748364800 numbers", "MiB are free"], prefix=prefix)
+                            ["gradients of 214748364800 numbers", "are free"], prefix=prefix)
 
     def test_threads_in_several_processes_are_refused(self):
         program.refused(self, ["bench", "--ranks", "2"], 64, ["--ranks", "2 processes"], prefix=program.mpirun(2))

@@ -144,12 +144,14 @@ class Help(Case):
                 ("plan --topology 3x1 --algorithm derect", "direct"), ("bench --min-bytes 4k", "--minbytes"),
                 ("bench --collective allreduce", "all_reduce"), ("serve --adress x", "--address"),
                 ("doctor --jsn", "--json"), ("train --ckpt x", "--checkpoints"), ("train --resume", "--checkpoints"),
-                ("train --gpus 2", "--device cuda --replicas"), ("train --workers 2", "--replicas"), ("train --bs 2", "--batch")):
+                ("train --gpus 2", "--device cuda --replicas"), ("train --workers 2", "--replicas"), ("train --bs 2", "--batch"),
+                ("bench -g 1", "--devices"), ("bench -i 2", "--factor"), ("bench -d half", "float16"), ("bench -o avg", "mean"),
+                ("train --dtype bf16", "bfloat16")):
             with self.subTest(arguments):
                 program.refused(self, arguments.split(), 64, [f"; did you mean {meant}? "])
 
     def test_what_is_like_nothing_has_no_hint(self):
-        for arguments in ("train --bogus 3", "train -x", "frobnicate", "train --optimizer magic", "bench -g 1"):
+        for arguments in ("train --bogus 3", "train -x", "frobnicate", "train --optimizer magic", "bench -c 1"):
             with self.subTest(arguments):
                 done = run(*arguments.split())
                 self.assertEqual(done.returncode, 64)
@@ -165,7 +167,7 @@ class Help(Case):
                   for rate in (["--rate", "0.5"], ["--lr", "0.5"], ["--learning-rate=0.5"])}
         self.assertEqual(len(losses), 1)
         self.assertEqual(self.result(*flags, "--batch-size", "25")["batch"], 25)
-        program.refused(self, ["train", "--lr", "-1"], 64, ["--rate: must be a number above 0"])
+        program.refused(self, ["train", "--lr", "-1"], 64, ["--lr: must be a number above 0"])
         sizes = []
         for names in (("--min", "--max", "--factor", "--iterations"), ("-b", "-e", "-f", "-n"),
                       ("--minbytes", "--maxbytes", "--stepfactor", "--iters")):

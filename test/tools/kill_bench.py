@@ -135,7 +135,7 @@ def main():
     os.kill(job.pids[victim], signal.SIGSTOP)
     took = job.others_gone(victim, DEADLINE + 20)
     failed, text = job.end(), job.text()
-    said = re.findall(rf"[^\n]*missing: rank {victim}\b[^\n]*", text)
+    said = re.findall(rf"[^\n]*rank {victim} is missing: [^\n]*", text)
     print(f"stopped: rank {victim}, the others were gone after {took:.2f} s: {said[0] if said else '-'}")
     if not DEADLINE - 0.5 <= took <= DEADLINE + LIMIT or not failed or len(said) != 1 or text.count("lockstep: ") != 1:
         bad += 1

@@ -29,46 +29,36 @@ std::string content(const std::string& path) {
 std::string lines(double accuracy) {
   tools::Progress progress(true);
   testing::internal::CaptureStderr();
-  engine::StepReport report;  // two batches of an epoch, one smaller
-  for (const double loss : {0.75, 0.25}) {
-    report.loss = loss;
-    report.accuracy = accuracy + (loss - 0.5) / 2;
-    report.examples = loss > 0.5 ? 6 : 2;
-    report.images_per_second = 100;
-    progress.step(report);
-    ++report.step;
-  }
-  progress.epoch(1);
+  engine::StepReport report;
+  progress.step(report);
+  progress.epoch({.number = 1,
+                  .loss = 0.625,
+                  .accuracy = accuracy + 0.0625,
+                  .examples = 8,
+                  .images_per_second = 100});
+  progress.epoch({.number = 2,
+                  .resumed = true,
+                  .loss = 0.5,
+                  .accuracy = accuracy,
+                  .examples = 8,
+                  .images_per_second = 99.6});
+  ++report.step;
   progress.evaluation({0.25, accuracy, 10}, report.step, 1);
   progress.evaluation({0.125, accuracy, 10}, report.step + 1, 1);
   return testing::internal::GetCapturedStderr();
 }
 
-// The chief executes every third step and reports the rate of all.
-TEST(MetricsOfARun, StepsOfOthersCount) {
-  for (const std::int64_t workers : {1, 3}) {
-    tools::Progress progress(true);
-    testing::internal::CaptureStderr();
-    engine::StepReport report;
-    report.images_per_second = 100;
-    report.examples = 10;
-    for (report.step = 7; report.step < 7 + 100 * workers; report.step += workers)
-      progress.step(report);
-    progress.epoch(1);
-    EXPECT_THAT(testing::internal::GetCapturedStderr(),
-                testing::HasSubstr(fmt::format("{} examples/s", 100 * workers)));
-  }
-}
-
 TEST(MetricsOfARun, LinesNameAnAccuracyWhereThereIsOne) {
   EXPECT_EQ(lines(0.75),
             "epoch 1: mean loss 0.6250, mean accuracy 0.8125, 100 examples/s\n"
+            "epoch 2, continued: mean loss 0.5000, mean accuracy 0.7500, 100 examples/s\n"
             "test after 1 epoch: loss 0.2500, accuracy 0.7500\n"
-            "test after 3 steps: loss 0.1250, accuracy 0.7500\n");
+            "test after 2 steps: loss 0.1250, accuracy 0.7500\n");
   EXPECT_EQ(lines(kNone),
             "epoch 1: mean loss 0.6250, 100 examples/s\n"
+            "epoch 2, continued: mean loss 0.5000, 100 examples/s\n"
             "test after 1 epoch: loss 0.2500\n"
-            "test after 3 steps: loss 0.1250\n");
+            "test after 2 steps: loss 0.1250\n");
 }
 
 TEST(MetricsOfARun, TheLogHasNullAndTheSummaryNothingWhereThereIsNone) {

@@ -50,14 +50,14 @@ class Signals(Case):
                                (signal.SIGUSR1, 138), (signal.SIGUSR2, 140), (signal.SIGXCPU, 152)):
             code, errors, folder = self.stop(number)
             self.assertEqual(code, wanted, errors)
-            self.assertIn(f"saved step {whole(folder)[-1]} in", errors)
+            self.assertIn(f"stopped by {number.name} after step {whole(folder)[-1]}, which was saved in", errors)
             self.goes_on(folder)
 
     def test_a_signal_to_one_rank_stops_all_at_the_same_step(self):
         code, errors, folder = self.stop(signal.SIGTERM, mpirun(), "rank")
         self.assertEqual(code, 143, errors)
         saved = whole(folder)[-1]
-        self.assertIn(f"saved step {saved} in", errors)
+        self.assertIn(f"after step {saved}, which was saved in", errors)
         self.assertEqual(len(list(folder.glob(f"step-*{saved}/*.safetensors"))), 2)
         self.goes_on(folder, mpirun(), COLLECTIVE)
 
@@ -65,7 +65,7 @@ class Signals(Case):
         for number in (signal.SIGUSR1, signal.SIGUSR2):   # which mpirun passes on at once
             code, errors, folder = self.stop(number, mpirun(), "launcher")
             self.assertEqual(code, 128 + number, errors)
-            self.assertIn(f"saved step {whole(folder)[-1]} in", errors)
+            self.assertIn(f"after step {whole(folder)[-1]}, which was saved in", errors)
             self.goes_on(folder, mpirun(), COLLECTIVE)
 
     def test_signals_that_are_ignored_at_the_start_stay_ignored(self):
@@ -136,7 +136,7 @@ class Folder(Case):
                     self.assertLess(time.monotonic() - begin, 20)
                 code, said = first.end(signal.SIGTERM, chief)
                 self.assertEqual(code, 143, said)
-                self.assertIn(f"saved step {whole(folder)[-1]} in", said)
+                self.assertIn(f"after step {whole(folder)[-1]}, which was saved in", said)
             self.assertEqual([path.name for path in folder.iterdir() if not path.name.startswith("step-")], [])
 
     def test_a_run_that_was_killed_holds_nobody_off(self):
@@ -162,7 +162,7 @@ class Folder(Case):
         told = [line for line in said.splitlines() if f"rank 2 (process {ranks[-1]}) died" in line]
         self.assertTrue(told, said)
         for line in told:
-            self.assertIn(f"the same command again goes on from step {whole(folder)[-1]}", line)
+            self.assertIn(f"the same command continues from step {whole(folder)[-1]}", line)
 
     def test_predictions_are_made_while_a_run_saves_every_few_steps(self):
         folder = self.top / "c"

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "collectives/algorithms/registry.h"
 #include "engine/base/quantity.h"
 #include "engine/checkpoint/whole_file.h"
 #include "tools/svg.h"
@@ -20,11 +21,20 @@ constexpr int kMostTicks = 11;
 constexpr std::array<const char*, 7> kColors{"#1764ab", "#c1272d", "#2a8a3e", "#8a4fbf",
                                              "#c77700", "#00848c", "#b03a86"};
 
+constexpr double kDot = 2.5;
+
 struct Line {
   std::string name, color;
-  bool dashed = false;
+  bool dashed = false, joined = true;
   std::vector<SvgPoint> points = {};  // bytes and GB/s, before they are scaled
 };
+
+// Returns a color that an algorithm has in all plots.
+std::string color_of(const std::string& algorithm) {
+  const auto all = collectives::all_reduce_algorithms();
+  const auto found = std::ranges::find(all, algorithm, &collectives::Algorithm::name);
+  return kColors[std::size_t(found - all.begin()) % kColors.size()];
+}
 
 void add_point(std::vector<Line>& lines, const Line& line, const Row& row, double us) {
   auto found = std::find_if(lines.begin(), lines.end(),
@@ -34,11 +44,27 @@ void add_point(std::vector<Line>& lines, const Line& line, const Row& row, doubl
       {double(row.bytes), double(row.bytes) / us / 1e3 * row.task.bus_factor()});
 }
 
+// Returns whether each size has one row, but not all have the same algorithm.
+bool are_choices(const std::vector<Row>& rows) {
+  bool others = false;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (rows[i].bytes == rows[i - 1].bytes) return false;
+    others |= rows[i].choice.algorithm != rows[0].choice.algorithm;
+  }
+  return others;
+}
+
+// Choices by size make one line, whose dots have the colors of their algorithms.
 std::vector<Line> lines_of(const std::vector<Row>& rows, const std::string& rival) {
   std::vector<Line> lines, others;
+  const bool choices = are_choices(rows);
   for (const Row& row : rows) {
-    add_point(lines, {row.choice.algorithm, kColors[lines.size() % kColors.size()]}, row,
-              row.measured.in_place.median);
+    const double us = row.measured.in_place.median;
+    if (choices) add_point(lines, {"lockstep", "#444444"}, row, us);
+    add_point(
+        lines,
+        {.name = row.choice.algorithm, .color = color_of(row.choice.algorithm), .joined = !choices},
+        row, us);
     // Roofline and rival are measured again with each algorithm; the first row of a size counts for
     // all.
     if (&row != rows.data() && (&row)[-1].bytes == row.bytes) continue;
@@ -73,7 +99,7 @@ PlotAxis bandwidth_axis(const std::vector<Line>& lines) {
   return {round_down(low), 1 / round_down(1 / (1.001 * high)), kBottomEdge, kTopEdge};
 }
 
-void draw_axes(Svg& svg, const PlotAxis& x, const PlotAxis& y) {
+void draw_axes(Svg& svg, const PlotAxis& x, const PlotAxis& y, const char* what) {
   constexpr const char* kGrid = "stroke=\"#dddddd\"";
   for (const double at : round_ticks(y.low, y.high, kMostTicks, AxisScale::kLogarithmic)) {
     svg.line({kLeftEdge, y(at)}, {kRightEdge, y(at)}, kGrid);
@@ -83,8 +109,7 @@ void draw_axes(Svg& svg, const PlotAxis& x, const PlotAxis& y) {
     svg.line({x(at), kTopEdge}, {x(at), kBottomEdge + 5}, kGrid);
     svg.text({x(at), kBottomEdge + 20}, engine::bytes_text(at), "text-anchor=\"middle\"");
   }
-  svg.text({(kLeftEdge + kRightEdge) / 2, kBottomEdge + 44}, "size of one rank's input",
-           "text-anchor=\"middle\"");
+  svg.text({(kLeftEdge + kRightEdge) / 2, kBottomEdge + 44}, what, "text-anchor=\"middle\"");
   svg.text({16, 44}, "bus bandwidth in place, GB/s", "font-size=\"12\"");
 }
 
@@ -98,19 +123,26 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title,
   const PlotAxis y = bandwidth_axis(lines);
   Svg svg;
   svg.text({16, 24}, title, "font-size=\"15\"");
-  draw_axes(svg, x, y);
+  draw_axes(svg, x, y,
+            rows[0].task.collective == Collective::kAllGather ? "size of the result"
+                                                              : "size of one rank's input");
   SvgPoint legend{kRightEdge + 20, kTopEdge + 6};
   for (const Line& line : lines) {
     std::vector<SvgPoint> points = line.points;
     std::erase_if(points, [](const SvgPoint& point) { return point.y == 0; });
+    const std::string fill = fmt::format("fill=\"{}\"", line.color);
     for (SvgPoint& point : points) {
       point = {x(point.x), y(point.y)};
-      svg.dot(point, 2.5, fmt::format("fill=\"{}\"", line.color));
+      svg.dot(point, kDot, fill);
     }
-    const std::string look = fmt::format("stroke=\"{}\" stroke-width=\"2\"{}", line.color,
-                                         line.dashed ? " stroke-dasharray=\"5 4\"" : "");
-    svg.polyline(points, look);
-    svg.line(legend, {legend.x + 24, legend.y}, look);
+    if (line.joined) {
+      const std::string look = fmt::format("stroke=\"{}\" stroke-width=\"2\"{}", line.color,
+                                           line.dashed ? " stroke-dasharray=\"5 4\"" : "");
+      svg.polyline(points, look);
+      svg.line(legend, {legend.x + 24, legend.y}, look);
+    } else {
+      svg.dot({legend.x + 12, legend.y}, kDot, fill);
+    }
     svg.text({legend.x + 32, legend.y + 4}, line.name);
     legend.y += 20;
   }

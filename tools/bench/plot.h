@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A plot of a benchmark: bus bandwidth in place over size, both logarithmic. There is a line for
-// each algorithm, for MPI or NCCL, and (dashed) for the roofline.
+// each algorithm, for MPI or NCCL, and (dashed) for the roofline. If the algorithms are choices by
+// size, one line joins them.
 #pragma once
 #include <string>
 #include <vector>

@@ -39,12 +39,11 @@ void require_room(const Rank& rank, bool threads, std::size_t bytes, const std::
   const std::size_t mine = threads ? here * bytes : bytes;  // needed by this process
   std::string refusal;
   if (mine > free) {
-    const auto mebibytes = [](std::size_t number) { return double(number) * 0x1p-20; };
+    const auto text = [](std::size_t number) { return engine::bytes_text(double(number)); };
     refusal = fmt::format(
-        "{} needs {:.1f} MiB for the {} of a host (input, output and scratch of each), and "
-        "{:.1f} MiB are free",
-        what, mebibytes(here * bytes), engine::count_text(here, "rank"),
-        mebibytes(threads ? free : here * free));
+        "{} needs {} for the {} of a host (input, output and scratch of each), and {} are free",
+        what, text(here * bytes), engine::count_text(here, "rank"),
+        text(threads ? free : here * free));
   }
   // Other processes may see more free memory, but all must report the same error.
   for (const std::string& one : rank.job.bootstrap().all_gather(refusal, "room for the benchmark"))

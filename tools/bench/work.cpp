@@ -9,6 +9,7 @@
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/registry.h"
 #include "collectives/algorithms/steps.h"
+#include "collectives/cost/reason.h"
 #include "collectives/cost/size_rules.h"
 #include "engine/base/error.h"
 
@@ -84,10 +85,16 @@ std::string refusal(const Task& task, const collectives::Algorithm& algorithm) {
   return algorithm.refusal(task.host);
 }
 
+// From this size on, direct stores results out of place at once. Smaller inputs are copied first:
+// then a line that another core holds travels once, not once for the input and once for the result.
+constexpr std::size_t kStoresAnywhere = std::size_t(4) << 20;
+
 // Returns whether results out of place need no copy of the input. The plan of a single rank is
 // empty.
-bool stores_anywhere(const Task& task, const std::string& algorithm) {
-  return task.reduces() && (algorithm == "direct" || algorithm == "one_shot") && task.ranks() > 1;
+bool stores_anywhere(const Task& task, const std::string& algorithm, std::size_t count) {
+  if (!task.reduces() || task.ranks() == 1) return false;
+  return algorithm == "one_shot" ||
+         (algorithm == "direct" && count * engine::size_of(task.dtype) >= kStoresAnywhere);
 }
 
 // Returns the sizes of the spaces, without plans.
@@ -98,8 +105,8 @@ Work spaces(const Task& task, const std::string& algorithm, std::size_t count) {
   w.elements = 2 * w.output;
   const Request in = request(task, {0, count}), out = request(task, {w.output, w.output + count});
   const auto& one = collectives::find_algorithm(algorithm);
-  w.scratch = stores_anywhere(task, algorithm) ? 2 * one.scratch(in)
-                                               : std::max(one.scratch(in), one.scratch(out));
+  w.scratch = stores_anywhere(task, algorithm, count) ? 2 * one.scratch(in)
+                                                      : std::max(one.scratch(in), one.scratch(out));
   return w;
 }
 
@@ -109,18 +116,36 @@ collectives::Range share(const Task& task, std::size_t count, int rank, Shares s
   return {std::min(begin, count), std::min(begin + part, count)};
 }
 
-// Returns the planner's predicted time of an algorithm, or nothing if there is none.
-std::optional<double> predicted_us(const std::optional<collectives::Choices>& planned,
-                                   const std::string& algorithm, std::size_t bytes) {
+// Where the planner has an algorithm for a size: the indices of both.
+struct PlannedPlace {
+  std::size_t size = 0, algorithm = 0;
+};
+
+// Returns nothing if the planner did not predict this size or algorithm.
+std::optional<PlannedPlace> planned_place(const std::optional<collectives::Choices>& planned,
+                                          const std::string& algorithm, std::size_t bytes) {
   if (!planned) return std::nullopt;
   const auto& sizes = planned->sizes();
   const auto& algorithms = planned->algorithms();
   const auto size = std::find(sizes.begin(), sizes.end(), bytes);
   const auto name = std::find(algorithms.begin(), algorithms.end(), algorithm);
   if (size == sizes.end() || name == algorithms.end()) return std::nullopt;
-  return 1e6 *
-         planned->price(std::size_t(size - sizes.begin()), std::size_t(name - algorithms.begin()))
-             .seconds;
+  return PlannedPlace{std::size_t(size - sizes.begin()), std::size_t(name - algorithms.begin())};
+}
+
+// Returns why an algorithm that was timed with all others is not the choice.
+std::string why_not(const std::optional<collectives::Choices>& planned,
+                    const std::optional<PlannedPlace>& place, const std::string& choice,
+                    std::size_t bytes) {
+  const std::optional<PlannedPlace> best = planned_place(planned, choice, bytes);
+  if (!place || !best) return "all were asked for";
+  const std::string& name = planned->algorithms()[place->algorithm];
+  const std::string same = planned->same(place->size, place->algorithm);
+  if (!same.empty()) return "same plan as " + same;
+  const collectives::Price& its = planned->price(place->size, place->algorithm);
+  const collectives::Price& least = planned->price(best->size, best->algorithm);
+  return its.seconds > least.seconds ? collectives::reason(choice, least, name, its)
+                                     : fmt::format("as fast as {}", choice);
 }
 
 // Returns the planner's choice, or the only algorithm that exists. If that cannot serve the task,
@@ -241,8 +266,11 @@ std::vector<Choice> choices(const Task& task, const std::string& wanted, std::si
     Choice choice{name, "it was asked for"};
     if (name == "auto") choice = *best;
     choice.chosen = best && best->algorithm == choice.algorithm;
-    if (wanted == "all") choice.reason = choice.chosen ? best->reason : "all were asked for";
-    choice.predicted_us = predicted_us(planned, choice.algorithm, bytes);
+    const std::optional<PlannedPlace> place = planned_place(planned, choice.algorithm, bytes);
+    if (wanted == "all")
+      choice.reason = choice.chosen ? best->reason
+                                    : why_not(planned, place, best ? best->algorithm : "", bytes);
+    if (place) choice.predicted_us = 1e6 * planned->price(place->size, place->algorithm).seconds;
     const auto same = std::find_if(found.begin(), found.end(), [&](const Choice& other) {
       return other.algorithm == choice.algorithm;
     });
@@ -263,7 +291,7 @@ Work work(const Task& task, const std::string& algorithm, std::size_t count) {
     return int(w.plan.size()) - 1;
   };
   w.in_place = {add(plan_of(task, algorithm, in))};
-  if (stores_anywhere(task, algorithm)) {
+  if (stores_anywhere(task, algorithm, count)) {
     // A plan with alternating scratch cannot share it with another plan.
     Request apart = in;
     apart.scratch = collectives::find_algorithm(algorithm).scratch(in);

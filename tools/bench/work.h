@@ -70,9 +70,9 @@ struct Work {
 };
 
 // Returns the plans. In place they work on [0, count). Out of place the result is in [output,
-// output + count). Reductions by *direct* and *one_shot* store there at once; everything else
-// copies its input first. The roofline is direct without arrivals and waits: every rank reads its
-// slice from all and stores it to all. It exists on one host only.
+// output + count). Reductions by *one_shot*, and large ones by *direct*, store there at once;
+// everything else copies its input first. The roofline is direct without arrivals and waits: every
+// rank reads its slice from all and stores it to all. It exists on one host only.
 Work work(const Task& task, const std::string& algorithm, std::size_t count);
 
 // Returns the roofline between hosts, the time on the wire, in microseconds. Each of H hosts must

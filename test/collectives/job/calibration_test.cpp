@@ -384,7 +384,7 @@ TEST_F(Calibrations, ARankThatStopsIsNamedAtTheDeadline) {
       },
       [](int, auto&, JobOptions& mine) { mine.deadline = 1500ms; }, [&](int) { told = true; });
   for (const std::size_t p : {0, 1})
-    EXPECT_THAT(ended.errors[p], AllOf(HasSubstr("calibration"), HasSubstr("missing: rank 2")));
+    EXPECT_THAT(ended.errors[p], AllOf(HasSubstr("calibration"), HasSubstr("rank 2 is missing: ")));
 }
 
 }  // namespace calibration_test

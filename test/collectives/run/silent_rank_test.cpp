@@ -131,11 +131,10 @@ TEST_P(SilentRank, IsNamedByAllOthersAndNobodyElseIs) {
                   testing::HasSubstr(fmt::format("bucket 7 (dense.weight): sum ({}, {} bytes)",
                                                  c.algorithm, kLength * sizeof(float))))
           << where;
-      EXPECT_THAT(said, testing::EndsWith(fmt::format("; missing: rank {}", silent))) << where;
+      EXPECT_THAT(said, testing::StartsWith(fmt::format("rank {} is missing: ", silent))) << where;
       const std::size_t at = said.find("; arrived: ");
       ASSERT_NE(at, std::string::npos) << where << ": " << said;
-      EXPECT_EQ(said.substr(at, said.rfind(';') - at).find(std::to_string(silent)),
-                std::string::npos)
+      EXPECT_EQ(said.substr(at).find(std::to_string(silent)), std::string::npos)
           << where << ": " << said;
       EXPECT_LE(one.when - run.begin, kDeadline + kLimit) << where;
     }

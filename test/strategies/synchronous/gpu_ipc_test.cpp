@@ -330,7 +330,7 @@ TEST(GpuIpc, AProcessThatDoesNotComeIsNamedAtTheDeadline) {
   const auto begin = engine::Clock::now();
   EXPECT_THROW(two.train(job), engine::Error);
   EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(15));
-  EXPECT_THAT(two.errors[0], HasSubstr("missing: rank 1"));
+  EXPECT_THAT(two.errors[0], HasSubstr("rank 1 is missing"));
 }
 
 // Every process must pin what its kernels reach: the exchange and norms of all ranks. The fake

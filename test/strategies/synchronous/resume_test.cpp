@@ -7,6 +7,7 @@
 #include <new>
 #include <thread>
 
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -32,7 +33,7 @@ class Resume : public testing::Test {
   // Runs a fit with 39 examples per epoch. said_ gets its log, and epochs_ the epochs that end.
   engine::History fit(engine::FitOptions options, engine::optim::Optimizer optimizer = sgd()) {
     said_.clear();
-    epochs_.clear();
+    epochs_.clear(), trained_.clear(), resumed_.clear();
     strategies::Mirrored strategy(replicas(2));
     engine::TrainerOptions trainer_options;
     trainer_options.log = engine::Log("", engine::Log::Level::kInfo,
@@ -40,7 +41,11 @@ class Resume : public testing::Test {
     engine::Trainer trainer(strategy, small_graph({}), optimizer, trainer_options);
     if (options.checkpoints.empty()) options.checkpoints = folder_;
     options.prefetch_threads = 0;
-    options.on_epoch = [&](std::int64_t epoch, const auto&) { epochs_.push_back(epoch); };
+    options.on_epoch = [&](const engine::EpochReport& report) {
+      epochs_.push_back(report.number);
+      trained_.push_back(report.examples);
+      resumed_.push_back(report.resumed);
+    };
     return trainer.fit(small_data(), options);
   }
   static engine::optim::Optimizer sgd() {
@@ -48,6 +53,8 @@ class Resume : public testing::Test {
   }
   std::string folder_, said_;
   std::vector<std::int64_t> epochs_;
+  std::vector<std::size_t> trained_;
+  std::vector<bool> resumed_;
 };
 
 TEST_F(Resume, EpochsAreCountedFromWhereTheDataStandWhateverTheBatchWas) {
@@ -63,6 +70,8 @@ TEST_F(Resume, EpochsAreCountedFromWithinAnEpoch) {
   EXPECT_EQ(fit({.steps = 6, .global_batch = 11}).steps, 6);  // 17 examples of epoch 2 are left
   EXPECT_EQ(fit({.epochs = 3, .global_batch = 5}).steps, 6 + 4 + 8);
   EXPECT_THAT(epochs_, ElementsAre(2, 3));
+  EXPECT_THAT(trained_, ElementsAre(17, 39));  // examples of each in this run
+  EXPECT_THAT(resumed_, ElementsAre(true, false));
 }
 
 TEST_F(Resume, ARunThatIsFinishedSaysSoAndNothingOfWhatItDoesNotUse) {
@@ -107,6 +116,29 @@ TEST(TwoTrainers, OfOneStrategyAreNotMistakenForEachOther) {
   EXPECT_TRUE(refused([&] { one.evaluate(small_data()); }));
   EXPECT_TRUE(refused([&] { one.fit(small_data(), steps); }));
   two.fit(small_data(), steps);  // its own weights are still there
+}
+
+// Buffers of another batch come with new weights, so restored ones are read again, and trained ones
+// must not be lost without a word.
+TEST_F(Resume, AnotherBatchKeepsRestoredWeightsAndRefusesToLoseTrainedOnes) {
+  fit({.steps = 8, .global_batch = 11});
+  strategies::Mirrored strategy(replicas(2));
+  engine::Trainer trainer(strategy, small_graph({}), sgd());
+  trainer.restore(folder_);
+  const auto restored = weights(strategy, 0);
+  trainer.fit(small_data(), {.epochs = 0, .global_batch = 5});
+  EXPECT_EQ(weights(strategy, 0), restored);
+  trainer.fit(small_data(), {.steps = 2, .global_batch = 5});
+  const auto trained = weights(strategy, 0);
+  EXPECT_NE(trained, restored);
+  try {
+    trainer.fit(small_data(), {.steps = 2, .global_batch = 11});
+    FAIL() << "trained weights were lost";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalid);
+    EXPECT_THAT(error.what(), HasSubstr("trained with batch 5"));
+  }
+  EXPECT_EQ(weights(strategy, 0), trained);
 }
 
 TEST_F(Resume, ACheckpointIsNoFolderOfCheckpoints) {
