@@ -102,8 +102,8 @@ void Meeting::flag(std::uint64_t now, int ranks) {
     if (const auto lost = rank_.job.lost()) throw lost->with(why(lost->what()));
     if (begin == engine::Clock::time_point{}) begin = engine::Clock::now();
     if (engine::Clock::now() - begin > rank_.job.deadline())
-      engine::fail(engine::Code::kTimeout, "{}: rank {} waited {} ms before it; missing: rank {}",
-                   what_, rank_.job.rank(), rank_.job.deadline().count(), rank);
+      engine::fail(engine::Code::kTimeout, "rank {} is missing: {}: rank {} waited {} ms before it",
+                   rank, what_, rank_.job.rank(), rank_.job.deadline().count());
   }
 }
 
