@@ -74,6 +74,7 @@ Trainer::~Trainer() = default;
 
 void Trainer::open(std::size_t batch, int accumulate, const std::string& plan) {
   batch_ = 0;  // until `open` succeeds
+  trained_ = false;
   strategy_.set_holder(nullptr);
   OpenOptions options;
   options.global_batch = batch;
@@ -229,6 +230,8 @@ void Trainer::begin(Fit& fit, bool reopen) {
     }
   }
   open_with(*fit.checkpoints, state, options.global_batch, options.accumulate, fresh);
+  trained_ = state.has_value();
+  restored_.clear();
   if (state) tell(fit, *state);
 }
 

@@ -218,7 +218,7 @@ class Trainer {
   LoopBytes loop_bytes_;
   std::size_t batch_ = 0;  // planned batch; 0: not open
   bool told_fallbacks_ = false;
-  bool trained_ = false;       // since the strategy was opened or restored
+  bool trained_ = false;       // the weights are neither new nor restored_'s
   std::string restored_ = {};  // the folder of the last `restore`
   int accumulate_ = 1;
 };

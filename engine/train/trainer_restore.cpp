@@ -78,7 +78,6 @@ RunState Trainer::restore(const std::string& folder) {
   const RunState state =
       open_restored(folder, batch_ == 0 ? kEvaluationBatch : batch_, accumulate_);
   restored_ = folder;
-  trained_ = false;
   return state;
 }
 

@@ -139,6 +139,10 @@ TEST_F(Resume, AnotherBatchKeepsRestoredWeightsAndRefusesToLoseTrainedOnes) {
     EXPECT_THAT(error.what(), HasSubstr("trained with batch 5"));
   }
   EXPECT_EQ(weights(strategy, 0), trained);
+  // A folder whose run is finished has trained weights, too.
+  trainer.fit(small_data(), {.steps = 8, .global_batch = 11, .checkpoints = folder_});
+  EXPECT_EQ(weights(strategy, 0), restored);
+  EXPECT_THROW(trainer.fit(small_data(), {.steps = 2, .global_batch = 5}), Error);
 }
 
 TEST_F(Resume, ACheckpointIsNoFolderOfCheckpoints) {
