@@ -116,7 +116,7 @@ collectives::Range share(const Task& task, std::size_t count, int rank, Shares s
   return {std::min(begin, count), std::min(begin + part, count)};
 }
 
-// Where the planner has an algorithm for a size: the indices of both.
+// Indices of a size and an algorithm in the table of the planner.
 struct PlannedPlace {
   std::size_t size = 0, algorithm = 0;
 };
