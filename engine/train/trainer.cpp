@@ -4,11 +4,13 @@
 #include "engine/train/trainer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <exception>
 
+#include "engine/base/quantity.h"
 #include "engine/checkpoint/checkpoint_size.h"
 #include "engine/train/training_loop.h"
 #include "engine/train/work_queue.h"
@@ -36,11 +38,11 @@ std::int64_t steps_of(const FitOptions& options, std::uint64_t examples, const P
 }
 
 // Returns what a restart would do, for the end of an error's text.
-std::string how_it_goes_on(Checkpoints& checkpoints) {
+std::string how_it_goes_on(Checkpoints& checkpoints, std::string_view what) {
   try {
     const std::vector<std::int64_t> steps = checkpoints.steps();
-    if (steps.empty()) return "; nothing was saved yet, so the same command begins anew";
-    return fmt::format("; the same command continues from step {}", steps.back());
+    if (steps.empty()) return fmt::format("; nothing was saved yet, so {} begins anew", what);
+    return fmt::format("; {} continues from step {}", what, steps.back());
   } catch (const Error&) {
     return "";  // files are gone too; the first error suffices
   }
@@ -75,6 +77,7 @@ Trainer::~Trainer() = default;
 void Trainer::open(std::size_t batch, int accumulate, const std::string& plan) {
   batch_ = 0;  // until `open` succeeds
   trained_ = false;
+  broken_ = true;  // until the weights are complete
   strategy_.set_holder(nullptr);
   OpenOptions options;
   options.global_batch = batch;
@@ -99,6 +102,23 @@ void Trainer::require_weights() const {
           graph_.name());
 }
 
+void Trainer::require_possible_now(std::string_view call) const {
+  const bool reads = call == "evaluate" || call == "predict";
+  if (!fitting_)
+    return require(!reads || !broken_,
+                   "model {}: an error ended the call before, which may have damaged the weights: "
+                   "call fit or restore before {}",
+                   graph_.name(), call);
+  const Membership membership = strategy_.membership();
+  require(reads && !stepping_ && membership.local == membership.size,
+          "{} was called from a callback, while {}: FitOptions::test evaluates after epochs; make "
+          "other calls after fit",
+          call,
+          stepping_ ? "replicas compute"
+          : reads   ? "other processes wait for the next step"
+                    : "a run is under way");
+}
+
 void Trainer::tell_fallbacks() {
   const std::vector<std::string> names = strategy_.fallbacks();
   if (names.empty() || !strategy_.membership().chief || std::exchange(told_fallbacks_, true))
@@ -116,20 +136,28 @@ void Trainer::check(const Dataset& data) const {
   require(data.target_columns() == graph_.target_columns(),
           "model {} wants {} target numbers an example, and {} gives {}", graph_.name(),
           graph_.target_columns(), data.describe(), data.target_columns());
-  require(data.classes() <= graph_.output_shape().elements(),
-          "model {} knows {} classes, and {} has {}", graph_.name(),
-          graph_.output_shape().elements(), data.describe(), data.classes());
+  require(
+      data.classes() <= graph_.output_shape().elements(),
+      "model {} has {}, and {} has {}: give the last layer as many outputs as there are classes",
+      graph_.name(), count_text(graph_.output_shape().elements(), "output"), data.describe(),
+      count_text(data.classes(), "class", "classes"));
 }
 
 History Trainer::fit(const Dataset& data, const FitOptions& options) {
+  require_possible_now("fit");
+  fitting_ = true;
+  const std::unique_ptr<Trainer, void (*)(Trainer*)> end(
+      this, [](Trainer* trainer) { trainer->fitting_ = trainer->stepping_ = false; });
   require(options.global_batch >= 1, "the batch must hold at least one example");
   require(options.epochs >= 0 && options.steps >= 0, "epochs and steps cannot be negative");
   require(options.accumulate >= 1, "accumulate must be at least 1");
   require(options.steps_per_execution >= 1, "steps_per_execution must be at least 1");
   require(options.steps_ahead == 0 || options.steps_ahead == 1, "steps_ahead is 0 or 1, not {}",
           options.steps_ahead);
-  require(std::min(double(options.every), options.every_seconds) >= 0 && options.keep >= 1,
-          "checkpoints: every >= 0, every_seconds >= 0 and keep >= 1");
+  require(std::min(double(options.every), options.every_seconds) >= 0,
+          "checkpoints: every {} and every_seconds {} cannot be negative", options.every,
+          options.every_seconds);
+  require(options.keep >= 1, "checkpoints: keep must be at least 1, not {}", options.keep);
   check(data);
   if (options.test != nullptr) check(*options.test);
   loop_bytes_ = loop_bytes(data);
@@ -156,17 +184,20 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
   strategy_.run_collectively(take, "the start of fit");
   int restores = 0;
   for (;;) {
+    stepping_ = false;
     Fit fit{data, options, 0, {}, -1, {}, {}, false};
     fit.progress.clocks.resize(std::size_t(strategy_.membership().local));
     fit.progress.saved_at = Clock::now();
     try {
       begin(fit, restores > 0);
+      broken_ = true;  // unless the run ends in order
       if (fit.checkpoints && fit.progress.step < fit.steps) prepare(fit, claim);
       on_chief(options.on_open);
       fit.history.first_step = fit.progress.step;
       fit.history.restores = restores;
       History history = run(fit);
       history.fallbacks = int(strategy_.fallbacks().size());
+      broken_ = false;
       strategy_.released();
       return history;
     } catch (const Error& error) {
@@ -174,13 +205,17 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       const bool lost = error.code() == Code::kPeerLost || error.code() == Code::kTimeout;
       if (!again) strategy_.gave_up(error);
       if (lost && fit.checkpoints) {
-        throw error.with(error.what() + how_it_goes_on(*fit.checkpoints));
+        throw error.with(error.what() + how_it_goes_on(*fit.checkpoints, "the same command"));
       }
       if (!again) throw;
       ++restores;
-      options_.log.warning("{}: {} ({} of {} times)", error.what(),
-                           fit.checkpoints ? "continues from the last checkpoint" : "begins anew",
-                           restores, options.retries);
+      options_.log.warning(
+          "{}{} ({} of {} times)", error.what(),
+          fit.checkpoints ? how_it_goes_on(*fit.checkpoints, "training") : "; training begins anew",
+          restores, options.retries);
+    } catch (const std::exception& error) {
+      strategy_.gave_up(as_error(error));
+      throw;
     }
   }
 }
@@ -194,7 +229,8 @@ void Trainer::on_chief(const Callback& callback, const Arguments&... arguments) 
   try {
     callback(arguments...);
   } catch (...) {
-    if (membership.local < membership.size)
+    broken_ = membership.local < membership.size;  // alone, the strategy is as it was
+    if (broken_)
       strategy_.run(
           [thrown = std::current_exception()](Replica&) { std::rethrow_exception(thrown); });
     throw;
@@ -224,15 +260,23 @@ void Trainer::begin(Fit& fit, bool reopen) {
   std::vector<std::string> fresh;
   if (state) fresh = fresh_slots(*fit.checkpoints, *state);
   if (state && state->step < fit.steps) {
-    for (const std::string& slot : fresh) {
-      options_.log.warning("the checkpoint, written with {}, has no {}: it starts at zero",
-                           state->optimizer, slot.substr(0, slot.size() - 1));
-    }
+    std::vector<std::string> names;
+    for (const std::string& slot : fresh) names.push_back(slot.substr(0, slot.size() - 1));
+    if (!names.empty())
+      options_.log.warning(
+          "{} of the optimizer starts at zero: the checkpoint has none (written with {})",
+          fmt::join(names, " and "), state->optimizer);
+  }
+  if (!state && (trained_ || !restored_.empty())) {
+    open_without_checkpoints(options.global_batch, options.accumulate, reopen);
+    return require_same_step(-1);
   }
   open_with(*fit.checkpoints, state, options.global_batch, options.accumulate, fresh);
-  trained_ = state.has_value();
+  broken_ = false;
+  if (!state) return;
+  trained_ = true;
   restored_.clear();
-  if (state) tell(fit, *state);
+  tell(fit, *state);
 }
 
 // Tells where a run continues.
@@ -246,12 +290,19 @@ void Trainer::tell(const Fit& fit, const RunState& state) const {
     log.info("nothing left to train: the checkpoint is at step {} of {}", state.step, fit.steps);
     return;
   }
-  const bool same = state.steps == fit.steps && state.global_batch == fit.options.global_batch &&
-                    state.optimizer == optimizer_.describe();
-  log.info("training continues after step {} of {}{}", state.step, fit.steps,
-           same ? ""
-                : fmt::format("; the run of the checkpoint was to end at step {} (batch {}, {})",
-                              state.steps, state.global_batch, state.optimizer));
+  std::vector<std::string> changes;
+  if (state.global_batch != fit.options.global_batch)
+    changes.push_back(
+        fmt::format("batch {} instead of {}", fit.options.global_batch, state.global_batch));
+  if (state.optimizer != optimizer_.describe())
+    changes.push_back(fmt::format("{} instead of {}", optimizer_.describe(), state.optimizer));
+  const bool training = !changes.empty();  // not only its length
+  if (state.steps != fit.steps)
+    changes.push_back(fmt::format("{} steps instead of {}", fit.steps, state.steps));
+  const std::string text =
+      fmt::format("training continues after step {} of {}{}{}", state.step, fit.steps,
+                  changes.empty() ? "" : ", with ", fmt::join(changes, ", "));
+  training ? log.warning("{}", text) : log.info("{}", text);
 }
 
 // Checks before the first step that the folder can be written and has room for the checkpoints.
@@ -306,7 +357,7 @@ History Trainer::run(Fit& fit) {
   fit.history.seconds = fit.progress.seconds;
   if (fit.progress.counted_steps > 0) fit.history.traffic = fit.progress.traffic;
   fit.history.traffic_steps = fit.progress.counted_steps;
-  fit.history.loss = fit.progress.last.loss;
+  if (fit.progress.last.examples > 0) fit.history.loss = fit.progress.last.loss;
   fit.history.loss_scale = fit.progress.last.loss_scale;
   fit.history.skipped_steps = fit.progress.last.skipped_steps;
   std::vector<double>& rates = fit.progress.images_per_second;
@@ -352,7 +403,9 @@ void Trainer::train(Fit& fit, std::int64_t until) {
   const auto begin = Clock::now();
   TrainingLoop loop(strategy_, fit.data, optimizer_, fit.options, fit.steps, accumulate_, seed_,
                     fit.progress);
+  stepping_ = true;
   strategy_.run([&](Replica& replica) { loop.run(replica); });
+  stepping_ = false;
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   fit.progress.seconds += seconds;
   const std::optional<Standing> standing = strategy_.standing();

@@ -8,10 +8,10 @@
 // One thread owns a trainer; all processes of a strategy make the same calls. A strategy holds the
 // weights of one trainer: the one that called `fit` or `restore` last, or evaluated first. If one
 // process leads, `fit` of the others runs the steps that they are assigned and returns their
-// history; `evaluate` and `predict` return an empty result there. The strategy, and the data sets
-// of a call, outlive it. Throws Error(kInvalid) for incompatible arguments, Error(kIo) if another
-// run holds the checkpoint folder, and the strategy's errors. After such an error `fit` may be
-// called again.
+// history; `evaluate` and `predict` return NaN there. The strategy outlives the trainer, and a data
+// set the call that uses it. Throws Error(kInvalid) for incompatible arguments, Error(kIo) if
+// another run holds the checkpoint folder, and the strategy's errors. After such an error `fit` may
+// be called again.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -21,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/log.h"
@@ -66,6 +67,8 @@ struct EpochReport {
   double images_per_second = 0;  // 0: unknown
 };
 
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
 struct Evaluation {
   double loss = 0;      // mean over all examples, exact over replicas
   double accuracy = 0;  // fraction of all examples; NaN if not counted
@@ -73,10 +76,10 @@ struct Evaluation {
   // The fraction whose class is among the five largest outputs (ties: the first). NaN if the loss
   // does not count correct answers, if a target is not one class, or if there are at most five
   // classes.
-  double top5 = std::numeric_limits<double>::quiet_NaN();
+  double top5 = kNaN;
   // The area under the ROC curve of the logits for data of two classes, exact over replicas. It is
   // NaN for other data, or if all examples are of one class.
-  double auc = std::numeric_limits<double>::quiet_NaN();
+  double auc = kNaN;
 };
 
 struct FitOptions {
@@ -116,8 +119,10 @@ struct FitOptions {
   // A value other than 0 makes `fit` finish the step, or leave the evaluation between two batches,
   // then save and return.
   const std::atomic<int>* interrupt = nullptr;
-  // Runs on the chief, in order; on_step on the thread of rank 0. An exception from one ends the
-  // training.
+  // Run on the chief, in order: on_step on the thread of rank 0, the others on the thread that
+  // called `fit`. They may not call the trainer, but in one process on_epoch, on_evaluation and
+  // on_checkpoint may evaluate and predict. `fit` throws the exception of a callback on the chief,
+  // and Error(kAborted) with its text in other processes.
   std::function<void(const StepReport&)> on_step = {};
   std::function<void(const EpochReport&)> on_epoch = {};
   // Steps and epochs are those of the whole run, including those before a restart.
@@ -131,7 +136,7 @@ struct History {
   std::int64_t steps = 0;          // total, including earlier runs
   double seconds = 0;              // training only, without evaluation and checkpoints
   double images_per_second = 0;    // median, without this run's first ten steps
-  double loss = 0;                 // last step's loss
+  double loss = kNaN;              // last step's, on the chief; NaN without steps
   double loss_scale = 0;           // last step's; 0: not scaled
   std::int64_t skipped_steps = 0;  // total of steps that changed nothing
   std::optional<Evaluation> test = {};
@@ -165,8 +170,10 @@ class Trainer {
   Trainer(Strategy& strategy, GraphSpec graph, optim::Optimizer optimizer,
           TrainerOptions options = {});
   ~Trainer();
-  // Without checkpoints, a second call trains on from the weights of the first, and its epochs and
-  // steps count anew. It throws Error(kInvalid) if its batch differs.
+  // If the folder has a checkpoint, training continues from it. Otherwise it continues from the
+  // weights of an earlier `fit` or `restore`, if there was one, and epochs and steps count anew. It
+  // then throws Error(kInvalid) if batch or `accumulate` are not those of the earlier `fit`. After
+  // an error it starts from new weights, or from those of the last `restore`.
   History fit(const Dataset& data, const FitOptions& options);
   // `global_batch`: 0 means that of the last `fit`, or 100 before the first.
   Evaluation evaluate(const Dataset& data, std::size_t global_batch = 0);
@@ -175,7 +182,7 @@ class Trainer {
   using Outputs = std::function<void(std::int64_t example, std::span<const double> output)>;
   Evaluation predict(const Dataset& data, std::size_t global_batch, const Outputs& outputs);
   // Loads the weights of a folder's newest valid checkpoint, whatever loss they were trained with.
-  // A `fit` without checkpoints continues from them. Throws Error(kInvalid) if there is none.
+  // Throws Error(kInvalid) if there is none.
   RunState restore(const std::string& checkpoints);
   const GraphSpec& graph() const { return graph_; }
 
@@ -184,9 +191,12 @@ class Trainer {
   static constexpr std::size_t kEvaluationBatch = 100;
   void open(std::size_t batch, int accumulate, const std::string& plan);
   void open_without_checkpoints(std::size_t batch, int accumulate, bool reopen);
+  void require_same_step(std::int64_t step);
   RunState open_restored(const std::string& folder, std::size_t batch, int accumulate);
   // Throws Error(kInvalid) if another trainer has opened the strategy since this one did.
   void require_weights() const;
+  // Throws Error(kInvalid) if a callback of `fit` makes the call and may not.
+  void require_possible_now(std::string_view call) const;
   void tell_fallbacks();
   RunState find(Checkpoints& checkpoints, std::int64_t step, const Dataset* data);
   std::vector<std::string> fresh_slots(Checkpoints& checkpoints, const RunState& state);
@@ -217,7 +227,9 @@ class Trainer {
   std::string run_ = {};  // what all processes of a fit must share
   LoopBytes loop_bytes_;
   std::size_t batch_ = 0;  // planned batch; 0: not open
+  std::atomic<bool> fitting_ = false, stepping_ = false;
   bool told_fallbacks_ = false;
+  bool broken_ = false;        // incomplete weights, or after an error
   bool trained_ = false;       // the weights are neither new nor restored_'s
   std::string restored_ = {};  // the folder of the last `restore`
   int accumulate_ = 1;

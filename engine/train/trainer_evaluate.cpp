@@ -7,10 +7,19 @@
 namespace lockstep::engine {
 
 Evaluation Trainer::evaluate(const Dataset& data, std::size_t global_batch) {
+  require_possible_now("evaluate");
   return *forward_all(data, global_batch, nullptr, nullptr);
 }
 
 Evaluation Trainer::predict(const Dataset& data, std::size_t global_batch, const Outputs& outputs) {
+  require_possible_now("predict");
+  const bool within = fitting_;
+  fitting_ = stepping_ = true;  // `outputs` must not call the trainer
+  const auto over = [within](Trainer* trainer) {
+    trainer->fitting_ = within;
+    trainer->stepping_ = false;
+  };
+  const std::unique_ptr<Trainer, decltype(over)> end(this, over);
   return *forward_all(data, global_batch, &outputs, nullptr);
 }
 
@@ -18,9 +27,12 @@ Evaluation Trainer::predict(const Dataset& data, std::size_t global_batch, const
 std::optional<Evaluation> Trainer::forward_all(const Dataset& data, std::size_t batch,
                                                const Outputs* outputs, const FitOptions* fit) {
   check(data);
-  if (strategy_.follows()) return Evaluation();
+  if (strategy_.follows()) return Evaluation{.loss = kNaN, .accuracy = kNaN};
   require_weights();
-  if (batch_ == 0) open(batch == 0 ? kEvaluationBatch : batch, 1, "");
+  if (batch_ == 0) {
+    open(batch == 0 ? kEvaluationBatch : batch, 1, "");
+    broken_ = false;
+  }
   WorkSpec work;
   work.examples = data.size();
   work.global_batch = batch == 0 ? batch_ : std::min(batch, batch_);

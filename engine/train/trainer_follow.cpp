@@ -33,6 +33,7 @@ History Trainer::follow(const Dataset& data, const FitOptions& options) {
   }
   if (options.interrupt != nullptr && options.interrupt->load() != 0)
     history.interrupted = options.interrupt->load();
+  broken_ = false;
   return history;
 }
 

@@ -57,27 +57,36 @@ std::vector<std::string> Trainer::fresh_slots(Checkpoints& checkpoints, const Ru
 }
 
 // Opens the strategy, with the checkpoint's plan if there is one, and restores every replica's
-// arrays. Checks that all processes found the same step. `fresh` slots start at zero.
+// arrays. `fresh` slots start at zero.
 void Trainer::open_with(Checkpoints& checkpoints, const std::optional<RunState>& state,
                         std::size_t batch, int accumulate, const std::vector<std::string>& fresh) {
   open(batch, accumulate, state ? state->plan : "");
+  if (state)
+    strategy_.run(
+        [&](Replica& replica) { strategy_.restore(replica, checkpoints, state->step, fresh); });
+  require_same_step(state ? state->step : -1);
+}
+
+// Checks that all processes continue from the same checkpoint; -1: from none.
+void Trainer::require_same_step(std::int64_t step) {
+  const auto text = [](double found) { return found < 0 ? "none" : fmt::format("{}", found); };
   strategy_.run([&](Replica& replica) {
-    if (state) strategy_.restore(replica, checkpoints, state->step, fresh);
-    const double mine[] = {state ? double(state->step) : -1.0};
+    const double mine[] = {double(step)};
     const std::vector<double> all = strategy_.gather(replica, mine, "restoring a checkpoint");
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       require(all[rank] == mine[0],
-              "rank {} found checkpoint {}, and rank {} found {}: all hosts "
-              "must share the folder",
-              rank, all[rank], replica.rank, mine[0]);
+              "rank {} found checkpoint {}, and rank {} found {}: all hosts must share the folder",
+              rank, text(all[rank]), replica.rank, text(mine[0]));
     }
   });
 }
 
 RunState Trainer::restore(const std::string& folder) {
+  require_possible_now("restore");
   const RunState state =
       open_restored(folder, batch_ == 0 ? kEvaluationBatch : batch_, accumulate_);
   restored_ = folder;
+  broken_ = false;
   return state;
 }
 
@@ -93,19 +102,21 @@ RunState Trainer::open_restored(const std::string& folder, std::size_t batch, in
   return state;
 }
 
-// Opens the strategy for a run without checkpoints. Keeps its weights if the batch stays the same.
+// Opens the strategy for a run that continues from no checkpoint. Keeps its weights if the batch
+// stays the same.
 void Trainer::open_without_checkpoints(std::size_t batch, int accumulate, bool reopen) {
   require_weights();
-  if (batch_ == batch && accumulate_ == accumulate && !reopen) return;
-  require(!trained_ || reopen,
+  if (batch_ == batch && accumulate_ == accumulate && !reopen && !broken_) return;
+  require(!trained_ || reopen || broken_,
           "model {} was trained with batch {} and accumulate {}; with batch {} and accumulate {} "
-          "it would begin with new weights: give the same, or a folder for checkpoints",
+          "it would begin with new weights: use the same again, or continue from checkpoints",
           graph_.name(), batch_, accumulate_, batch, accumulate);
   if (restored_.empty()) {
     open(batch, accumulate, "");
   } else {
     open_restored(restored_, batch, accumulate);
   }
+  broken_ = false;
 }
 
 }  // namespace lockstep::engine

@@ -176,8 +176,11 @@ std::unique_ptr<engine::Strategy> make_strategy(std::string_view name, Session& 
     return std::make_unique<CollectiveAllReduce>(synchronous(session, options),
                                                  session.bootstrap());
   }
-  engine::fail(engine::Code::kInvalid,
-               "unknown strategy '{}'; known: mirrored, collective_all_reduce", name);
+  engine::fail(
+      engine::Code::kInvalid,
+      "unknown strategy '{}'; known: mirrored, collective_all_reduce; make_parameter_server "
+      "makes a strategy with servers",
+      name);
 }
 
 }  // namespace lockstep::strategies

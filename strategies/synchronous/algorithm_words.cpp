@@ -20,10 +20,11 @@ std::string rules_text(const std::map<std::size_t, std::string>& chosen) {
   return text.ends_with(":..") ? before : text;
 }
 
-std::string prediction(const collectives::Choice& choice) {
+std::string prediction(const collectives::Choice& choice, bool with_update) {
   if (choice.runner_up.empty()) return {};
-  return fmt::format("{} predicted for {} (next: {}, {})", collectives::time_text(choice.seconds),
-                     engine::bytes_text(double(choice.bytes)), choice.runner_up,
+  return fmt::format("{} predicted for {}{} (next: {}, {})", collectives::time_text(choice.seconds),
+                     engine::bytes_text(double(choice.bytes)),
+                     with_update ? " and their update" : "", choice.runner_up,
                      collectives::time_text(choice.runner_up_seconds));
 }
 

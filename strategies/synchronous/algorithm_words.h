@@ -16,8 +16,8 @@ namespace lockstep::strategies {
 std::string rules_text(const std::map<std::size_t, std::string>& chosen);
 
 // Returns e.g. "0.98 ms predicted for 4 MiB (next: ring, 1.57 ms)"; empty if there is no other
-// algorithm.
-std::string prediction(const collectives::Choice& choice);
+// algorithm. `with_update`: the times include the fused update.
+std::string prediction(const collectives::Choice& choice, bool with_update);
 
 // Returns e.g. "ring for 2 buckets and direct for 1" for the algorithms of the buckets, in order of
 // appearance. If all are the same, returns the name alone.

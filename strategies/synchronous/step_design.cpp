@@ -187,7 +187,7 @@ class Designer {
               fmt::format("{} are on {}", engine::count_text(ranks, "replica"),
                           engine::count_text(std::uint64_t(hosts_), "host"))};
     const collectives::Choice choice = choices->choose(bytes);
-    return {choice.algorithm, choice.reason, prediction(choice)};
+    return {choice.algorithm, choice.reason, prediction(choice, choices != choices_of_sums())};
   }
 
   const collectives::Choices* choices_of_sums() const {

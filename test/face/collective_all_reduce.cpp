@@ -13,7 +13,7 @@ int main(int argc, char** argv) try {
     fmt::print("epoch {}: loss {:.4f}\n", epoch.number, epoch.loss);  // in one of the processes
   };
   trainer.fit(*digits.train, {.epochs = 3, .global_batch = 64, .on_epoch = report});
-  const double accuracy = trainer.evaluate(*digits.test).accuracy;  // the same in all processes
+  const double accuracy = trainer.evaluate(*digits.test).accuracy;  // all processes call it
   if (strategy.membership().chief) {                                // one of them prints
     fmt::print("accuracy {:.4f}\n{}\n", accuracy, strategy.explain());
   }

@@ -11,7 +11,7 @@ import sys
 def read(path):
     with open(path, newline="") as file:
         rows = csv.DictReader(file)
-        columns = [name for name in rows.fieldnames if name[0] == "l" and name != "label"]
+        columns = [name for name in rows.fieldnames if name[0] == "l"]
         return {int(row["index"]): [float(row[name]) for name in columns] for row in rows}
 
 

@@ -5,7 +5,7 @@
     logits.py CHECKPOINT IMAGES...
 
 CHECKPOINT is a folder step-NNNNNNNNNN, or a folder of such; IMAGES are IDX files of 28x28 images, plain
-or with .gz. Prints CSV as `lockstep predict --logits` does: index,label,l0,...,l9. Needs torch, numpy and
+or with .gz. Prints CSV as `lockstep predict --logits` does: index,predicted,l0,...,l9. Needs torch, numpy and
 safetensors; parity.sh installs them."""
 import gzip
 import pathlib
@@ -37,7 +37,7 @@ def main():
     arrays = checkpoint.read_arrays(checkpoint.newest(sys.argv[1]))
     mnist_cnn = torch_network.Network("mnist_cnn", lambda name, shape: torch.from_numpy(arrays[name].astype("f8"))).eval()
     images = torch.cat([read_images(path) for path in sys.argv[2:]]).double()
-    print("index,label," + ",".join(f"l{i}" for i in range(10)))
+    print("index,predicted," + ",".join(f"l{i}" for i in range(10)))
     with torch.no_grad():
         for begin in range(0, len(images), 100):
             for row, logits in enumerate(mnist_cnn(images[begin:begin + 100])):

@@ -11,7 +11,8 @@
 //   const double accuracy = trainer.evaluate(*digits.test).accuracy;  // the same in all processes
 //   if (strategy.membership().chief) fmt::print("accuracy {:.4f}\n", accuracy);
 //
-// Callers need to handle only lockstep::Error. A whole program: test/face/mirrored.cpp.
+// Callers need to handle only lockstep::Error, and what their own callbacks throw. A whole program:
+// test/face/mirrored.cpp.
 #pragma once
 #include <fmt/format.h>
 

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <cmath>
 #include <filesystem>
+#include <functional>
 #include <thread>
 
 #include "engine/checkpoint/checkpoint.h"
@@ -191,32 +194,102 @@ TEST(Law4, AProcessWhoseReplicaThrowsEndsTheOtherProcesses) {
   }
 }
 
+// Returns what `fit` throws in each of two processes. `change` sets callbacks, which may call the
+// trainer.
+std::array<std::string, 2> errors_of_fit(
+    int other_host, const std::function<void(engine::FitOptions&, engine::Trainer&)>& change) {
+  const auto bootstraps =
+      collectives::in_memory_bootstrap({0, other_host}, std::chrono::seconds(20));
+  std::array<std::string, 2> text;
+  std::vector<std::thread> processes;
+  for (int p = 0; p < 2; ++p) {
+    processes.emplace_back([&, p] {
+      auto options = replicas(2);
+      options.deadline = std::chrono::minutes(10);
+      strategies::CollectiveAllReduce strategy(options, *bootstraps[std::size_t(p)]);
+      engine::Trainer trainer(strategy, small_graph({}), engine::optim::sgd());
+      engine::FitOptions fit{.epochs = 3, .global_batch = 11};
+      change(fit, trainer);
+      try {
+        const engine::History history = trainer.fit(small_data(), fit);
+        EXPECT_EQ(std::isnan(history.loss), p == 1);  // the chief knows it
+      } catch (const std::exception& error) {
+        text[std::size_t(p)] = error.what();
+      }
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  return text;
+}
+
 // Callbacks of `fit` run between steps, while the other processes wait for the next.
 TEST(Law4, AProcessWhoseCallbackThrowsEndsTheOtherProcesses) {
-  for (const int other_host : {0, 1}) {
-    const auto bootstraps =
-        collectives::in_memory_bootstrap({0, other_host}, std::chrono::seconds(20));
-    std::string text[2];
-    std::vector<std::thread> processes;
-    for (int p = 0; p < 2; ++p) {
-      processes.emplace_back([&, p] {
-        auto options = replicas(2);
-        options.deadline = std::chrono::minutes(10);
-        strategies::CollectiveAllReduce strategy(options, *bootstraps[std::size_t(p)]);
-        engine::Trainer trainer(strategy, small_graph({}), engine::optim::sgd());
-        engine::FitOptions fit{.epochs = 3, .global_batch = 11};
-        fit.on_epoch = [](const auto&) { throw std::runtime_error("a full disk"); };
-        try {
-          trainer.fit(small_data(), fit);
-        } catch (const std::exception& error) {
-          text[p] = error.what();
-        }
-      });
+  const auto full = [](const auto&...) { throw std::runtime_error("a full disk"); };
+  const std::function<void(engine::FitOptions&)> callbacks[] = {
+      [&](engine::FitOptions& fit) { fit.on_open = full; },
+      [&](engine::FitOptions& fit) { fit.on_epoch = full; },
+      [&](engine::FitOptions& fit) {
+        static const Table data = small_data();
+        fit.test = &data;
+        fit.on_evaluation = full;
+      }};
+  for (const int other_host : {0, 1})
+    for (const auto& callback : callbacks) {
+      const auto text = errors_of_fit(other_host, [&](auto& fit, auto&) { callback(fit); });
+      EXPECT_EQ(text[0], "a full disk");
+      EXPECT_THAT(text[1], testing::HasSubstr("a full disk")) << other_host;
     }
-    for (std::thread& process : processes) process.join();
-    EXPECT_EQ(text[0], "a full disk");
-    EXPECT_THAT(text[1], testing::HasSubstr("a full disk")) << other_host;
-  }
+}
+
+TEST(Law4, ACallbackCannotEvaluateWhileOtherProcessesWait) {
+  const auto text = errors_of_fit(0, [](engine::FitOptions& fit, engine::Trainer& trainer) {
+    fit.on_epoch = [&](const auto&) { trainer.evaluate(small_data()); };
+  });
+  for (const std::string& one : text)
+    EXPECT_THAT(one, testing::HasSubstr("evaluate was called from a callback, while other"));
+  const auto none = errors_of_fit(1, [](auto&, auto&) {});
+  EXPECT_EQ(none[0] + none[1], "");
+}
+
+// Calls of the trainer from its callbacks would wait for replicas that wait for the callback.
+TEST(Law4, CallbacksThatCallTheTrainerAreRefused) {
+  strategies::Mirrored strategy(replicas(2));
+  engine::Trainer trainer(strategy, small_graph({}), engine::optim::sgd());
+  engine::FitOptions fit{.epochs = 2, .global_batch = 11};
+  const auto text = [&] {
+    try {
+      trainer.fit(small_data(), fit);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalid);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  int evaluated = 0;
+  fit.on_epoch = [&](const auto&) { evaluated += trainer.evaluate(small_data()).loss > 0; };
+  EXPECT_EQ(text(), "");
+  EXPECT_EQ(evaluated, 2);
+  fit.on_epoch = [&](const auto&) { trainer.fit(small_data(), fit); };
+  EXPECT_THAT(text(), testing::StartsWith("fit was called from a callback"));
+  fit.on_epoch = {};
+  fit.on_step = [&](const auto&) { trainer.evaluate(small_data()); };
+  EXPECT_THAT(text(), testing::StartsWith("evaluate was called from a callback"));
+}
+
+TEST(Law4, AfterAnErrorOfFitTheWeightsAreRefusedAndTheNextFitBeginsAnew) {
+  strategies::Mirrored strategy(replicas(2)), other(replicas(2));
+  engine::Trainer trainer(strategy, small_graph({}), engine::optim::sgd());
+  engine::Trainer fresh(other, small_graph({}), engine::optim::sgd());
+  engine::FitOptions fit{.epochs = 2, .global_batch = 11};
+  fresh.fit(small_data(), fit);
+  fit.on_step = [](const engine::StepReport& report) {
+    if (report.step == 3) throw std::runtime_error("a full disk");
+  };
+  EXPECT_THROW(trainer.fit(small_data(), fit), std::runtime_error);
+  EXPECT_THROW(trainer.evaluate(small_data()), Error);
+  fit.on_step = {};
+  trainer.fit(small_data(), fit);
+  EXPECT_EQ(trainer.evaluate(small_data()).loss, fresh.evaluate(small_data()).loss);
 }
 
 // A neighbor may report a death before this process notices it. Then it waits for no common end.

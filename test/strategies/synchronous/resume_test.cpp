@@ -68,7 +68,7 @@ TEST_F(Resume, EpochsAreCountedFromWhereTheDataStandWhateverTheBatchWas) {
 
 TEST_F(Resume, EpochsAreCountedFromWithinAnEpoch) {
   EXPECT_EQ(fit({.steps = 6, .global_batch = 11}).steps, 6);  // 17 examples of epoch 2 are left
-  EXPECT_EQ(fit({.epochs = 3, .global_batch = 5}).steps, 6 + 4 + 8);
+  EXPECT_EQ(fit({.epochs = 3, .global_batch = 5, .every = 3}).steps, 6 + 4 + 8);
   EXPECT_THAT(epochs_, ElementsAre(2, 3));
   EXPECT_THAT(trained_, ElementsAre(17, 39));  // examples of each in this run
   EXPECT_THAT(resumed_, ElementsAre(true, false));
@@ -88,7 +88,7 @@ TEST_F(Resume, ARunThatIsFinishedSaysSoAndNothingOfWhatItDoesNotUse) {
   }
   fit({.epochs = 3, .global_batch = 11}, adam);
   EXPECT_THAT(said_, AllOf(HasSubstr("starts at zero"), HasSubstr("continues after step 8 of 12"),
-                           HasSubstr("was to end at step 8 (batch 11, sgd")));
+                           HasSubstr("instead of sgd"), HasSubstr("12 steps instead of 8")));
 }
 
 // The second trainer's weights replace those of the first, which must not evaluate them.
@@ -139,7 +139,13 @@ TEST_F(Resume, AnotherBatchKeepsRestoredWeightsAndRefusesToLoseTrainedOnes) {
     EXPECT_THAT(error.what(), HasSubstr("trained with batch 5"));
   }
   EXPECT_EQ(weights(strategy, 0), trained);
-  // A folder whose run is finished has trained weights, too.
+  // A folder without checkpoints keeps the weights, too.
+  trainer.fit(small_data(), {.epochs = 0, .global_batch = 5, .checkpoints = folder_ + "/new"});
+  EXPECT_EQ(weights(strategy, 0), trained);
+  trainer.restore(folder_);
+  trainer.fit(small_data(), {.epochs = 0, .global_batch = 5, .checkpoints = folder_ + "/newer"});
+  EXPECT_EQ(weights(strategy, 0), restored);
+  // A folder whose run is finished has trained weights.
   trainer.fit(small_data(), {.steps = 8, .global_batch = 11, .checkpoints = folder_});
   EXPECT_EQ(weights(strategy, 0), restored);
   EXPECT_THROW(trainer.fit(small_data(), {.steps = 2, .global_batch = 5}), Error);
