@@ -112,7 +112,7 @@ int predict(const PredictFlags& f, const Program& program) {
   state.step = trainer.restore(f.checkpoints).step;  // a run may have saved a newer one
 
   const std::size_t classes = graph.output_shape().elements();
-  std::string header = "index,label";
+  std::string header = "index,predicted";
   for (std::size_t c = 0; c < classes; ++c) header += fmt::format(",{}{}", f.logits ? "l" : "p", c);
   // Lines are printed in blocks, the first with the first results. An error before that leaves
   // nothing on standard output.

@@ -41,6 +41,17 @@ Records::Records(const TrainFlags& f, bool chief, const engine::Log& log)
   if (!f.files.summary.empty()) summary_.emplace(f.files.summary, log);
 }
 
+void Records::start(const TrainFlags& f, const engine::Strategy& strategy,
+                    const std::string& optimizer, const std::string& data) {
+  if (!events_) return;
+  events_->write("start", {{"model", f.model},
+                           {"data", data},
+                           {"strategy", strategy.name()},
+                           {"replicas", std::int64_t(strategy.membership().size)},
+                           {"batch", std::uint64_t(f.data.global_batch)},
+                           {"optimizer", optimizer}});
+}
+
 void Records::step(const engine::StepReport& report) {
   const std::int64_t step = report.step + 1;  // steps done, as checkpoints count them
   if (events_) {

@@ -4,11 +4,12 @@
 // path that cannot be written is reported at once. Log and summary get the same numbers.
 //
 // Steps are numbered from 1. Evaluations and checkpoints have the number of the last step before
-// them. Events of the log: step, evaluation, checkpoint, with servers traffic (worker 0's bytes and
-// rows in the step), and with scaled losses loss_scale. comm_exposed_ms is the wait of rank 0's
-// thread in the step. Without a value (train_result.h) accuracy, top5 and auc are null in the log
-// and absent from the summary. The trace is FILE.partial until training has ended. It aligns the
-// clocks of other hosts by the median of nine meetings after training; later drift is not seen.
+// them. Events of the log: start (of a run, and again after a retry), step, evaluation, checkpoint,
+// with servers traffic (worker 0's bytes and rows in the step), and with scaled losses loss_scale.
+// comm_exposed_ms is the wait of rank 0's thread in the step. Without a value (train_result.h)
+// accuracy, top5 and auc are null in the log and absent from the summary. The trace is FILE.partial
+// until training has ended. It aligns the clocks of other hosts by the median of nine meetings
+// after training; later drift is not seen.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -30,6 +31,8 @@ class Records {
   // file cannot be written.
   Records(const TrainFlags& flags, bool chief, const engine::Log& log);
   // The chief's step thread calls `step`; the trainer's thread calls the others in between.
+  void start(const TrainFlags& flags, const engine::Strategy& strategy,
+             const std::string& optimizer, const std::string& data);
   void step(const engine::StepReport& report);
   void evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs);
   void checkpoint(std::int64_t step);

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstring>
+#include <utility>
 
 namespace lockstep::tools {
 namespace {
@@ -13,7 +13,9 @@ std::atomic<int> word{0};  // static: a handler gets no such argument
 static_assert(std::atomic<int>::is_always_lock_free);
 
 // Signals by which people, schedulers and launchers end a run.
-constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU};
+constexpr std::pair<int, const char*> kEnding[] = {
+    {SIGINT, "SIGINT"},   {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"},  {SIGQUIT, "SIGQUIT"},
+    {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
 
 bool from_a_person(int signal) {
   return signal == SIGINT || signal == SIGQUIT;
@@ -31,7 +33,7 @@ void remember(int signal) {
 // Replaces the handlers of the ending signals that have the handler `from`. Ignored signals, as
 // after nohup, and handlers of others stay.
 void replace_handler(void (*from)(int), void (*to)(int)) {
-  for (const int signal : kEnding) {
+  for (const auto& [signal, name] : kEnding) {
     struct sigaction action {};
     if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != from) continue;
     action = {};
@@ -49,8 +51,9 @@ const std::atomic<int>& watch_signals() {
 }
 
 std::string signal_name(int signal) {
-  const char* const name = sigabbrev_np(signal);
-  return name == nullptr ? "a signal to another process" : std::string("SIG") + name;
+  for (const auto& [number, name] : kEnding)
+    if (number == signal) return name;
+  return "a signal to another process";
 }
 
 void unwatch_signals() {

@@ -16,6 +16,7 @@
 #include "collectives/topology/machine.h"
 #include "engine/base/brief.h"
 #include "engine/base/quantity.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/runtime/devices.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
@@ -265,17 +266,27 @@ engine::FitOptions fit_options(const TrainFlags& f, const engine::data::Sets& se
   return fit;
 }
 
+bool has_checkpoints(const std::string& folder) {
+  const auto storage = engine::posix_storage();
+  try {
+    return !engine::Checkpoints(*storage, folder, 1, Log("", Log::Level::kError)).steps().empty();
+  } catch (const engine::Error&) {
+    return false;  // `fit` reports the error
+  }
+}
+
 // Reports of a run to people and files. With --quiet only `results_` prints.
 class Reports {
  public:
   Reports(const TrainFlags& f, const engine::data::Sets& sets, const engine::Strategy& strategy,
-          Records& records, const Log& log)
+          Records& records, std::string optimizer, const Log& log)
       : f_(f),
         sets_(sets),
         strategy_(strategy),
         records_(records),
         log_(log),
-        new_folder_(!f.files.checkpoints.empty() && !std::filesystem::exists(f.files.checkpoints)),
+        optimizer_(std::move(optimizer)),
+        fresh_(!f.files.checkpoints.empty() && !has_checkpoints(f.files.checkpoints)),
         chief_(strategy.membership().chief),
         progress_(chief_ && !f.verbosity.quiet),
         results_(chief_) {}
@@ -332,15 +343,17 @@ class Reports {
  private:
   void begin() {
     for (const std::string& warning : sets_.warnings) log_.warning("{}", warning);
-    progress_.say(fmt::format("{} on {}{}", f_.model, sets_.train->describe(),
-                              new_folder_ ? fmt::format("; {} is a new folder for checkpoints",
-                                                        engine::brief(f_.files.checkpoints))
-                                          : ""));
+    progress_.say(fmt::format(
+        "{} on {}{}", f_.model, sets_.train->describe(),
+        fresh_ ? fmt::format("; {} holds no checkpoint yet", engine::brief(f_.files.checkpoints))
+               : ""));
+    fresh_ = false;  // after a retry the run begins again
     if (!sets_.test && f_.data.data != "random") {
       progress_.say(fmt::format(
           "there will be no test accuracy, because {} has no test data: {}", f_.data.data,
           sets_.test_files.empty() ? "name a file of them with --test" : sets_.test_files));
     }
+    records_.start(f_, strategy_, optimizer_, sets_.train->describe());
     progress_.say(f_.verbosity.verbose ? strategy_.explain() : in_brief(strategy_.explain()));
     if (f_.placement) results_.say(strategy_.placement());
   }
@@ -351,7 +364,8 @@ class Reports {
   Records& records_;
   const Log& log_;
   const std::atomic<int>* interrupt_ = nullptr;
-  bool new_folder_;  // before the run
+  std::string optimizer_;  // as text
+  bool fresh_;             // the folder holds no checkpoint before the run
   bool chief_;
   Progress progress_, results_;
 };
@@ -425,7 +439,7 @@ int train(const TrainFlags& given, const Program& program) {
   trainer_options.model = f.model;
   trainer_options.log = log;
   engine::Trainer trainer(*strategy, std::move(graph), rule, trainer_options);
-  Reports reports(f, sets, *strategy, *records, log);
+  Reports reports(f, sets, *strategy, *records, rule.describe(), log);
   engine::FitOptions fit = fit_options(f, sets, interrupt);
   reports.listen(fit);
   const engine::History history = trainer.fit(*sets.train, fit);

@@ -42,7 +42,7 @@ class Output(Case):
             self.assertEqual([line for line in said(done) if " warning " not in line], [])
             self.assertEqual(json.loads(done.stdout)["steps"], 12)
         done = self.good("predict", "--checkpoints", self.top / "c", "-q")
-        self.assertEqual((done.stderr, done.stdout.splitlines()[0][:11]), ("", "index,label"))
+        self.assertEqual((done.stderr, done.stdout.splitlines()[0][:15]), ("", "index,predicted"))
         program.refused(self, ["train", *RUN, "-q", "--batch", "0"], 64, ["--batch"])
         program.refused(self, ["train", *RUN, "-q", "-v"], 64, ["--quiet", "--verbose"])
         for verbose in (True, False):

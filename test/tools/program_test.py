@@ -84,6 +84,9 @@ class Output(Case):
             for field in ("loss", "accuracy", "rate", "images_per_second", "comm_exposed_ms"):
                 self.assertIsInstance(event[field], (int, float))
         self.assertEqual([e["step"] for e in by_kind["checkpoint"]], [4, 6])
+        start, = by_kind["start"]
+        self.assertEqual((start, start["model"], start["batch"], start["replicas"]), (events[0], "mlp", 50, 1))
+        self.assertIn("sgd", start["optimizer"])
         self.assertEqual([(e["epoch"], e["step"]) for e in by_kind["evaluation"]], [(1, 6)])
 
     def test_placement_says_where_each_variable_lies(self):
@@ -430,14 +433,14 @@ class Predict(Case):
 
     def check(self, folder):
         (header, *rows), errors = self.rows(folder)
-        self.assertEqual(header, ["index", "label"] + [f"p{i}" for i in range(10)])
+        self.assertEqual(header, ["index", "predicted"] + [f"p{i}" for i in range(10)])
         self.assertEqual(sorted(int(row[0]) for row in rows), list(range(len(rows))))
         for row in rows:
             values = [float(value) for value in row[2:]]
             self.assertAlmostEqual(sum(values), 1, delta=1e-4)
             self.assertAlmostEqual(values[int(row[1])], max(values), delta=1e-5)
         (header, *logits), _ = self.rows(folder, "--logits")
-        self.assertEqual(header, ["index", "label"] + [f"l{i}" for i in range(10)])
+        self.assertEqual(header, ["index", "predicted"] + [f"l{i}" for i in range(10)])
         labels = {row[0]: row[1] for row in rows}
         self.assertEqual({row[0]: row[1] for row in logits}, labels)
         self.assertTrue(any(float(value) < 0 for value in logits[0][2:]))
