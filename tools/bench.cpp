@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <sstream>
 #include <thread>
 
 #include "collectives/cost/cost_cache.h"
@@ -31,6 +32,7 @@
 #include "tools/command.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
+#include "tools/plan_text.h"
 #include "tools/standard_streams.h"
 
 namespace lockstep::tools {
@@ -107,6 +109,12 @@ class BenchOfRank {
         topology.hosts[std::size_t(host[std::size_t(rank.job.rank())])].costs));
     const collectives::RankProcessors processors = bind(rank.job.ranks());
     enough_ = processors.enough;
+    const std::size_t here = rank.job.ranks().local().size();
+    if (here > std::size_t(processors.of_host) && rank.job.rank() == 0 && !f.verbosity.quiet)
+      complain(
+          fmt::format("{} ranks share {}, so they wait for each other: the times are those of "
+                      "the scheduler, too",
+                      here, engine::count_text(std::uint64_t(processors.of_host), "processor")));
     const double barrier_ns = meeting_.pair_ns();
     if (form_ == Form::kTable) say(ranks_line(rank, processors.of_host, threads, barrier_ns));
     planned_ = bench::planned(setting_.task, topology, planned_counts());
@@ -138,6 +146,12 @@ class BenchOfRank {
  private:
   void say(const std::string& line) const {
     if (rank_.job.rank() == 0 && !line.empty()) print(line + "\n");
+  }
+  // Names the algorithms that "all" leaves out, since others make the same plan.
+  void say_same_plans() const {
+    if (form_ != Form::kTable || !planned_ || (f_.algorithm != "all" && !f_.regret)) return;
+    std::istringstream lines(same_plans(*planned_));
+    for (std::string line; std::getline(lines, line);) say("# " + line);
   }
   void say_marks() const {
     if (form_ == Form::kTable) say(bench::kMarked);
@@ -184,11 +198,13 @@ class BenchOfRank {
       say("# us, min, p99: median, least and 99th percentile in place, in microseconds; out us: "
           "median out of place\n"
           "# algbw, busbw: GB/s in place, of the size and of the bytes that must travel; roof %: "
-          "time " +
-          std::string(setting_.task.one_host() ? "of the same reads and writes without waits"
-                                               : "of these bytes on the measured wire") +
-          " over us");
-    say_marks();
+          "ideal time (" +
+          std::string(setting_.task.one_host() ? "the same reads and writes without waits"
+                                               : "these bytes on the measured wire") +
+          ") in percent of us\n# predicted: the planner's time in place, in microseconds" +
+          (setting_.mpi ? "; ratio: MPI's time over lockstep's" : ""));
+    if (form_ == Form::kTable) say(std::string(bench::kMarked) + "; !: disturbed by other work");
+    say_same_plans();
     const bench::Rival rival = setting_.mpi ? bench::Rival::kMpi : bench::Rival::kNone;
     say(bench::heading(form_, rival));
     std::vector<bench::Row> rows;
@@ -202,6 +218,7 @@ class BenchOfRank {
         row.measured = bench::measure(rank_, meeting_, setting_, choice.algorithm, count);
         verdict_.add(row.measured.wrong);
         verdict_.add_rival(row.measured.rival_wrong);
+        if (!enough_) row.measured.in_place.wait = {};  // ranks wait for each other
         other_work_.add(row.measured.in_place.wait);
         rows.push_back(row);
         say(bench::to_text(row, form_, rival));
@@ -236,6 +253,7 @@ class BenchOfRank {
       say("# us: medians in place, in microseconds; regret: the choice's time over the best's, "
           "timed "
           "again in turn after the best was found");
+    say_same_plans();
     say(bench::heading(columns, form_));
     std::vector<bench::Regret> found;
     for (const std::size_t count : sizes_) {
@@ -253,10 +271,11 @@ class BenchOfRank {
     if (form_ == Form::kTable)
       say(
           fmt::format("# medians: a backward pass without sums, sums of {} buckets alone, and both "
-                      "together; hidden %: what both take less than one after the other, of the "
-                      "sums alone",
+                      "together; hidden %: part of the sums' time that runs beside the backward "
+                      "pass, below 0 if both together take longer than one after the other",
                       bench::kBuckets));
     say_marks();
+    say_same_plans();
     say(bench::overlap_heading(form_));
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
@@ -273,6 +292,7 @@ class BenchOfRank {
       say("# times: reproducible over plain; bits: a checksum of the result, the same for all "
           "algorithms and layouts");
     say_marks();
+    say_same_plans();
     say(bench::reproducible_heading(form_));
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {

@@ -113,10 +113,12 @@ void declare_operation(CLI::App& app, BenchFlags& f) {
                      {{"avg", "mean"}, {"average", "mean"}, {"prod", "product"}}));
   app.add_option(
          "--algorithm", f.algorithm,
-         fmt::format("algorithms to time: auto, all, or a list of auto, {} with commas between; or "
-                     "by size: "
-                     "direct:..64k,ring:64k..",
-                     known_algorithms()))
+         fmt::format(
+             "algorithms to time: auto, all (each plan once), or a list of auto, {} with commas "
+             "between; or "
+             "by size: "
+             "direct:..64k,ring:64k..",
+             known_algorithms()))
       ->capture_default_str();
   app.add_flag("--assumed", f.assumed,
                "choose and predict by assumed costs; measure none between ranks");
@@ -197,7 +199,7 @@ void declare_bench_output(CLI::App& app, BenchFlags& f) {
   app.option_defaults()->group("Output");
   app.add_flag("--json", f.output.json, "print one JSON object per line instead of the table");
   app.add_flag("--csv", f.output.csv, "print comma-separated values instead of the table");
-  app.add_option("--plot", f.output.plot, "file for a plot (SVG)")->check(file_name());
+  app.add_option("--plot", f.output.plot, "file for a plot (SVG)")->check(svg_file());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <functional>
 #include <optional>
@@ -127,6 +128,18 @@ CLI::Validator byte_size(std::size_t least, std::size_t most, std::size_t plain,
 CLI::Validator file_name(const std::string& what) {
   return with_completions(
       validator("the name of " + what, "", [](const std::string& text) { return !text.empty(); }),
+      {kFiles});
+}
+
+CLI::Validator svg_file() {
+  return with_completions(
+      validator("the name of a file for SVG, such as a.svg", "",
+                [](const std::string& text) {
+                  return !text.empty() &&
+                         std::ranges::none_of(
+                             std::array{".png", ".pdf", ".jpg", ".jpeg", ".gif"},
+                             [&](const char* other) { return text.ends_with(other); });
+                }),
       {kFiles});
 }
 

@@ -39,6 +39,8 @@ CLI::Validator byte_size(std::size_t least, std::size_t most, std::size_t plain 
                          const std::string& word = {});
 // Accepts a name that is not empty. `what`: the named thing, such as "a folder".
 CLI::Validator file_name(const std::string& what = "a file");
+// Accepts a name that no other kind of picture has.
+CLI::Validator svg_file();
 // Words of other programs, and the words that mean the same here. An error suggests them.
 using Synonyms = std::map<std::string, std::string>;
 Synonyms dtype_synonyms();

@@ -65,12 +65,12 @@ std::string flag_of_other_programs(const std::string& name) {
   static constexpr std::pair<const char*, const char*> kNames[] = {
       {"amp", "dtype"},
       {"bs", "batch"},
+      {"c", "check"},
       {"checkpoint-dir", "checkpoints"},
       {"ckpt", "checkpoints"},
       {"g", "devices"},
       {"gpu", "device"},
       {"gpus", "device cuda --replicas"},
-      {"i", "factor"},
       {"log-dir", "summary"},
       {"logdir", "summary"},
       {"ngpus", "devices"},
@@ -80,7 +80,6 @@ std::string flag_of_other_programs(const std::string& name) {
       {"precision", "dtype"},
       {"resume", "checkpoints"},
       {"save", "checkpoints"},
-      {"stepbytes", "factor"},
       {"workers", "replicas"}};
   for (const auto& [other, own] : kNames)
     if (name == other) return own;

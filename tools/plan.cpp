@@ -282,7 +282,7 @@ Command add_plan(CLI::App& app) {
                  "file for hosts, ranks and costs; --topology reads it")
       ->check(file_name());
   app.add_option("--svg", f->svg, "file for a picture of the cluster and of one all-reduce")
-      ->check(file_name());
+      ->check(svg_file());
   app.add_option("--size", f->size,
                  "size of the all-reduce in the picture of --svg (default: 1MiB)")
       ->check(byte_size(1, kMostDrawn));

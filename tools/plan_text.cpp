@@ -122,9 +122,9 @@ std::string choice_line(const Choice& choice, bool reduced) {
                      choice.reason);
 }
 
-// Returns a line per group of algorithms with equal plans, such as "hierarchical makes the same
-// plan as direct" or "one_shot makes the same plan as direct from 512 KiB on".
-std::string same_text(const Choices& choices) {
+}  // namespace
+
+std::string same_plans(const Choices& choices) {
   std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // end of a line, names
   for (std::size_t a = 0; a < choices.algorithms().size(); ++a) {
     const std::size_t largest = choices.sizes().size() - 1;
@@ -140,10 +140,12 @@ std::string same_text(const Choices& choices) {
   }
   std::string text;
   for (const auto& [end, names] : lines)
-    text += fmt::format("\n{} {} {}", fmt::join(names, ", "), names.size() == 1 ? "makes" : "make",
-                        end);
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : "\n", fmt::join(names, ", "),
+                        names.size() == 1 ? "makes" : "make", end);
   return text;
 }
+
+namespace {
 
 json json_of(const Choice& choice) {
   json object = {{"bytes", choice.bytes},
@@ -189,7 +191,8 @@ std::string table_text(const Choices& choices) {
     text += "\n~ from plans of up to 8 of the hosts, since the whole one has too many steps\n";
   for (const auto& refusal : choices.refused())
     text += fmt::format("\n{} {}", refusal.algorithm, refusal.why);
-  text += same_text(choices);
+  const std::string same = same_plans(choices);
+  if (!same.empty()) text += "\n" + same;
   if (text.back() != '\n') text += "\n";
   return text;
 }

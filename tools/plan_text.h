@@ -32,6 +32,10 @@ struct PlanSource {
 
 std::string plan_text(const PlanSource& source, const collectives::Topology& topology,
                       const collectives::Choices& choices, const PlannedModel* model);
+// Returns a line per group of algorithms with equal plans, such as "hierarchical makes the same
+// plan as direct" or "one_shot makes the same plan as direct from 512 KiB on"; empty if there are
+// none.
+std::string same_plans(const collectives::Choices& choices);
 // Returns a JSON object on one line. Its fields:
 //   source, topology       the cluster with all costs; `topology` can be read by --topology
 //   calibration_seconds    duration of measuring the costs; null if nothing was measured

@@ -281,7 +281,7 @@ Choice Choices::choose(std::size_t bytes) const {
                               its.rounds, mine.rounds)
                 : fmt::format(", but sends {:.0f} messages instead of {:.0f}", its.messages,
                               mine.messages);
-      if (than != none) choice.reason += "; ";
+      if (than != none) choice.reason += fmt::format("; next slower is {}: ", algorithms_[than]);
     }
     if (than != none)
       choice.reason += reason(choice.algorithm, mine, algorithms_[than], prices[than]);

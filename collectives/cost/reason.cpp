@@ -93,9 +93,12 @@ class Comparison {
     if (mine_.part == HostPart::kMemory && than_.part == HostPart::kMemory &&
         mine_.memory_bytes < kFewer * than_.memory_bytes)
       return moves("", need);
-    return fmt::format(
-        "{} keeps {} busy for {}, {} {}for {}", name_, part_name(mine_.part), take, other_,
-        mine_.part == than_.part ? "" : fmt::format("{} ", part_name(than_.part)), takes);
+    if (mine_.part == than_.part)
+      return fmt::format("{} keeps {} busy for {}, {} for {}", name_, part_name(mine_.part), take,
+                         other_, takes);
+    return fmt::format("{} takes {}, most of all {} ({}); {} {}, most of all {} ({})", name_,
+                       time_text(mine_.seconds), part_name(mine_.part), take, other_,
+                       time_text(than_.seconds), part_name(than_.part), takes);
   }
 
   // Returns a text such as "the wire is the bottleneck: it is idle for 0.1 ms of 5.3 ms with
@@ -105,8 +108,9 @@ class Comparison {
       return time_text(std::max(0.0, price.seconds - seconds(price, need)));
     };
     if (need == kRounds)
-      return fmt::format("besides {} ({}) {} takes {}, {} {}", rounds_text(mine_.rounds),
-                         time_text(mine_.round_seconds), name_, rest(mine_), other_, rest(than_));
+      return fmt::format("{} takes {} beside its {} ({}), {} {}", name_, rest(mine_),
+                         rounds_text(mine_.rounds), time_text(mine_.round_seconds), other_,
+                         rest(than_));
     const bool many = need == kPart && mine_.part == HostPart::kProcessors;
     const std::string_view what = need == kWire   ? "the wire"
                                   : need == kPart ? part_name(mine_.part)

@@ -9,6 +9,7 @@
 
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
+#include "engine/base/quantity.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -82,7 +83,7 @@ std::string size_text(std::size_t bytes) {
     const std::size_t unit = std::size_t(1) << shift;
     if (bytes >= unit && bytes % unit == 0) return fmt::format("{} {}", bytes >> shift, name);
   }
-  return fmt::format("{} bytes", bytes);
+  return engine::count_text(bytes, "byte");
 }
 
 std::vector<SizeRule> parse_size_rules(std::string_view text) {

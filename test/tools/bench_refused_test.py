@@ -96,6 +96,8 @@ class Refused(program.Case):
                 (["--device", "cpu:0", "--dtype", "float16"], ["--dtype float16", "cpu:0 has no kernels"]),
                 (["--device", "cpu:0", "--algorithm", "fast"], ["'fast'", "direct", "ring"]),
                 (["--plot", ""], ["--plot", "the name of a file", "''"]),
+                (["--plot", "a.png"], ["--plot", "SVG", "a.svg", "'a.png'"]),
+                (["--algorithm", "all,ring"], ["--algorithm all,ring", "all stands alone"]),
                 (["--frobnicate"], ["unknown flag '--frobnicate'"])):
             program.refused(self, ["bench", *arguments], 64, words)
 

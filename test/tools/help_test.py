@@ -145,13 +145,13 @@ class Help(Case):
                 ("bench --collective allreduce", "all_reduce"), ("serve --adress x", "--address"),
                 ("doctor --jsn", "--json"), ("train --ckpt x", "--checkpoints"), ("train --resume", "--checkpoints"),
                 ("train --gpus 2", "--device cuda --replicas"), ("train --workers 2", "--replicas"), ("train --bs 2", "--batch"),
-                ("bench -g 1", "--devices"), ("bench -i 2", "--factor"), ("bench -d half", "float16"), ("bench -o avg", "mean"),
+                ("bench -g 1", "--devices"), ("bench -c 1", "--check"), ("bench -d half", "float16"), ("bench -o avg", "mean"),
                 ("train --dtype bf16", "bfloat16")):
             with self.subTest(arguments):
                 program.refused(self, arguments.split(), 64, [f"; did you mean {meant}? "])
 
     def test_what_is_like_nothing_has_no_hint(self):
-        for arguments in ("train --bogus 3", "train -x", "frobnicate", "train --optimizer magic", "bench -c 1"):
+        for arguments in ("train --bogus 3", "train -x", "frobnicate", "train --optimizer magic", "bench -y 1"):
             with self.subTest(arguments):
                 done = run(*arguments.split())
                 self.assertEqual(done.returncode, 64)

@@ -30,13 +30,13 @@ const char* title(Rival rival) {
 std::string table(const Row& row, Rival rival) {
   const Measured& m = row.measured;
   std::string text = fmt::format(
-      "{:>11} {:>10} {:<20} {} {:>10.1f} {:>10.1f} {:>10.1f} {:>10} {:>8.2f} {:>8.2f} {:>6} "
+      "{:>11} {:>10} {:<20} {}{} {:>9.1f} {:>10.1f} {:>10.1f} {:>10} {:>8.2f} {:>8.2f} {:>6} "
       "{:>9} "
       "{:>6}",
-      row.bytes, row.count, row.choice.algorithm, mark(row.choice), m.in_place.median,
-      m.in_place.least, m.in_place.p99, cell(median(m.out_of_place), 1), row.algbw(), row.busbw(),
-      cell(row.roofline_percent(), 0), cell(row.choice.predicted_us, 1),
-      wrong_cell(m.wrong, Form::kTable));
+      row.bytes, row.count, row.choice.algorithm, mark(row.choice),
+      m.in_place.wait.disturbed() ? "!" : " ", m.in_place.median, m.in_place.least, m.in_place.p99,
+      cell(median(m.out_of_place), 1), row.algbw(), row.busbw(), cell(row.roofline_percent(), 0),
+      cell(row.choice.predicted_us, 1), wrong_cell(m.wrong, Form::kTable));
   if (rival != Rival::kNone)
     text += fmt::format(" {:>10} {:>6}", cell(row.rival_us(), 1), cell(row.ratio(), 2));
   return text + "  " + row.choice.reason;
@@ -79,6 +79,7 @@ Fields row_fields(const Row& row, Rival rival) {
   all.emplace_back("iterations", m.iterations);
   all.emplace_back("barrier_ns", seen(row.barrier_ns));
   all.emplace_back("processors_us", seen(m.in_place.processors));
+  all.emplace_back("disturbed", m.in_place.wait.disturbed());
   add_task(all, row.task);
   return all;
 }

@@ -7,7 +7,8 @@
 // times Task::bus_factor), roofline_percent, predicted_us (null without a prediction), wrong (null
 // with --check none), chosen (whether the planner would choose it), iterations, barrier_ns (one
 // meeting of ranks 0 and 1; null if they are on different hosts), processors_us (processor time of
-// all ranks in place, median; null below 64 KiB and for threads). With MPI: mpi_us, ratio,
+// all ranks in place, median; null below 64 KiB and for threads), disturbed (whether a rank waited
+// for a processor because of other work). With MPI: mpi_us, ratio,
 // mpi_wrong, mpi_processors_us. On devices: nccl_us, ratio, nccl_wrong, devices, copy_gb_s. Each
 // line ends with ranks, hosts, collective, dtype and op.
 #pragma once

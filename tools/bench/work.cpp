@@ -133,19 +133,19 @@ std::optional<PlannedPlace> planned_place(const std::optional<collectives::Choic
   return PlannedPlace{std::size_t(size - sizes.begin()), std::size_t(name - algorithms.begin())};
 }
 
-// Returns why an algorithm that was timed with all others is not the choice.
+// Returns why an algorithm that is timed with others is not the choice.
 std::string why_not(const std::optional<collectives::Choices>& planned,
                     const std::optional<PlannedPlace>& place, const std::string& choice,
                     std::size_t bytes) {
   const std::optional<PlannedPlace> best = planned_place(planned, choice, bytes);
-  if (!place || !best) return "all were asked for";
+  if (!place || !best) return "it was asked for";
   const std::string& name = planned->algorithms()[place->algorithm];
   const std::string same = planned->same(place->size, place->algorithm);
   if (!same.empty()) return "same plan as " + same;
   const collectives::Price& its = planned->price(place->size, place->algorithm);
   const collectives::Price& least = planned->price(best->size, best->algorithm);
   return its.seconds > least.seconds ? collectives::reason(choice, least, name, its)
-                                     : fmt::format("as fast as {}", choice);
+                                     : fmt::format("not clearly faster than {}", choice);
 }
 
 // Returns the planner's choice, or the only algorithm that exists. If that cannot serve the task,
@@ -244,6 +244,7 @@ std::vector<std::string> asked(const Task& task, const std::string& wanted, std:
   for (const auto& rule : rules) names.push_back(rule.algorithm);
   engine::require(by_size || !names.empty(), "--algorithm names no algorithm");
   for (const std::string& name : names) {
+    engine::require(name != "all", "--algorithm {}: all stands alone", wanted);
     if (name == "auto" && !by_size) continue;
     const std::string why = refusal(task, collectives::find_algorithm(name));
     engine::require(why.empty(), "--algorithm {}: {} {}", wanted, name, why);
@@ -267,7 +268,8 @@ std::vector<Choice> choices(const Task& task, const std::string& wanted, std::si
     if (name == "auto") choice = *best;
     choice.chosen = best && best->algorithm == choice.algorithm;
     const std::optional<PlannedPlace> place = planned_place(planned, choice.algorithm, bytes);
-    if (wanted == "all")
+    if (wanted == "all" && place && !planned->same(place->size, place->algorithm).empty()) continue;
+    if (names.size() > 1)
       choice.reason = choice.chosen ? best->reason
                                     : why_not(planned, place, best ? best->algorithm : "", bytes);
     if (place) choice.predicted_us = 1e6 * planned->price(place->size, place->algorithm).seconds;

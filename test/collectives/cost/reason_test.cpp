@@ -26,8 +26,8 @@ TEST(Reason, IsWhatIsNeededLess) {
   EXPECT_EQ(
       reason("direct", {.seconds = 20 * kUs, .part_seconds = 15 * kUs, .part = HostPart::kLink},
              "ring", {.seconds = 30 * kUs, .part_seconds = 25 * kUs, .part = HostPart::kPort}),
-      "direct keeps a link between two devices busy for 15.0 us, ring the port of a device for "
-      "25.0 us");
+      "direct takes 20.0 us, most of all a link between two devices (15.0 us); ring 30.0 us, most "
+      "of all the port of a device (25.0 us)");
 }
 
 // If less work is the reason, the text names the kind of bytes that cause it, if there are fewer of
@@ -93,7 +93,7 @@ TEST(Reason, WhereNothingIsSavedIsHowTheLimitIsUsed) {
   mine = {.seconds = 50 * kUs, .round_seconds = 40 * kUs, .rounds = 4};
   than = mine, than.seconds = 60 * kUs;
   EXPECT_EQ(reason("direct", mine, "ring", than),
-            "besides 4 communication rounds (40.0 us) direct takes 10.0 us, ring 20.0 us");
+            "direct takes 10.0 us beside its 4 communication rounds (40.0 us), ring 20.0 us");
 }
 
 // The links of a device are the reason, and not the thread of its rank, which waits for them.
