@@ -112,9 +112,10 @@ class BenchOfRank {
     const std::size_t here = rank.job.ranks().local().size();
     if (here > std::size_t(processors.of_host) && rank.job.rank() == 0 && !f.verbosity.quiet)
       complain(
-          fmt::format("{} ranks share {}, so they wait for each other: the times are those of "
-                      "the scheduler, too",
-                      here, engine::count_text(std::uint64_t(processors.of_host), "processor")));
+          fmt::format("{} ranks share {} and wait for each other, so times vary from run to run: "
+                      "for steady times start at most {}",
+                      here, engine::count_text(std::uint64_t(processors.of_host), "processor"),
+                      processors.of_host));
     const double barrier_ns = meeting_.pair_ns();
     if (form_ == Form::kTable) say(ranks_line(rank, processors.of_host, threads, barrier_ns));
     planned_ = bench::planned(setting_.task, topology, planned_counts());
@@ -194,16 +195,20 @@ class BenchOfRank {
   }
 
   void times() {
-    if (form_ == Form::kTable)
+    if (form_ == Form::kTable) {
       say("# us, min, p99: median, least and 99th percentile in place, in microseconds; out us: "
           "median out of place\n"
           "# algbw, busbw: GB/s in place, of the size and of the bytes that must travel; roof %: "
           "ideal time (" +
           std::string(setting_.task.one_host() ? "the same reads and writes without waits"
                                                : "these bytes on the measured wire") +
-          ") in percent of us\n# predicted: the planner's time in place, in microseconds" +
-          (setting_.mpi ? "; ratio: MPI's time over lockstep's" : ""));
-    if (form_ == Form::kTable) say(std::string(bench::kMarked) + "; !: disturbed by other work");
+          ") in percent of us\n# predicted: the planner's time in place, in microseconds; wrong: "
+          "elements with a wrong result");
+      if (setting_.mpi)
+        say("# MPI us: median in place of " + collectives::mpi::version() +
+            "; ratio: MPI's time over lockstep's");
+      say(bench::kMarked + std::string(enough_ ? "; !: disturbed by other work" : ""));
+    }
     say_same_plans();
     const bench::Rival rival = setting_.mpi ? bench::Rival::kMpi : bench::Rival::kNone;
     say(bench::heading(form_, rival));
@@ -250,9 +255,9 @@ class BenchOfRank {
         if (std::find(columns.begin(), columns.end(), name) == columns.end())
           columns.push_back(name);
     if (form_ == Form::kTable)
-      say("# us: medians in place, in microseconds; regret: the choice's time over the best's, "
-          "timed "
-          "again in turn after the best was found");
+      say("# us: medians in place, in microseconds; regret: the choice's time over the best's, in "
+          "a second\n# sample of these two; the columns of the algorithms are the first sample, "
+          "which found the best");
     say_same_plans();
     say(bench::heading(columns, form_));
     std::vector<bench::Regret> found;

@@ -38,16 +38,16 @@ namespace {
 
 using collectives::Topology;
 
-// Bytes of the all-reduce in the picture. The largest one takes 2.4 GB of memory for a thousand
-// ranks.
+// Bytes of the all-reduce of --svg and --steps. The largest one takes 2.4 GB of memory for a
+// thousand ranks.
 constexpr std::size_t kDrawn = std::size_t(1) << 20, kMostDrawn = std::size_t(16) << 30;
 
 struct PlanFlags {
   std::string topology, model, algorithm, svg, topology_out;
-  std::optional<std::string> size;   // in the picture; default: kDrawn
+  std::optional<std::string> size;   // of --svg and --steps; default: kDrawn
   std::optional<int> replicas;       // without a topology; default: 1
   std::vector<std::string> devices;  // one per replica, instead of `replicas`
-  bool json = false, assumed = false, fresh = false;
+  bool json = false, assumed = false, fresh = false, steps = false;
   NetworkFlags network;
   Verbosity verbosity;
 
@@ -95,6 +95,15 @@ void write_file(const PlanFlags& f, const std::string& path, const std::string& 
   f.verbosity.written(path);
 }
 
+// Returns the plan of one all-reduce as text.
+std::string steps_text(const Topology& topology, const collectives::Choice& choice) {
+  const auto request = collectives::priced_request(topology, choice.bytes);
+  return fmt::format(
+      "all-reduce of {}, {} predicted\n{}", collectives::size_text(choice.bytes),
+      collectives::time_text(choice.seconds),
+      collectives::print(collectives::find_algorithm(choice.algorithm).make(request)));
+}
+
 // Prints a warning for each rule of --algorithm that matches no size of the table.
 void tell_idle_rules(const PlanFlags& f, const collectives::Choices& choices) {
   const auto& sizes = choices.sizes();
@@ -118,6 +127,10 @@ int tell_plan(const PlanFlags& f, const PlanSource& source, const Topology& topo
     write_file(f, f.svg,
                plan_picture(source.name, topology, collectives::all_reduce_algorithms(),
                             choices.choose(f.drawn())));
+  }
+  if (f.steps) {
+    print(steps_text(topology, choices.choose(f.drawn())));
+    return kDone;
   }
   const std::string text = f.json ? plan_json(source, topology, choices, model.get()) + "\n"
                                   : plan_text(source, topology, choices, model.get());
@@ -201,9 +214,9 @@ collectives::Calibration calibrated(const PlanFlags& f, strategies::Session& ses
 int plan(const PlanFlags& f, const Program& program) {
   const int processes = collectives::mpi::launch().size;
   together([&] {
-    engine::require(!f.size || !f.svg.empty(),
-                    "--size {} is of the all-reduce that --svg draws: name a file for it, or leave "
-                    "--size out",
+    engine::require(!f.size || !f.svg.empty() || f.steps,
+                    "--size {} is of the all-reduce that --svg draws and --steps prints: give one "
+                    "of them, or leave --size out",
                     f.size.value_or(""));
     collectives::parse_size_rules(f.algorithm);
     if (!f.model.empty()) models::build(f.model);
@@ -247,6 +260,7 @@ int plan(const PlanFlags& f, const Program& program) {
     if (!calibration.note.empty()) session.log().warning("{}", calibration.note);
     topology = calibration.topology;
     if (!f.assumed) source.seconds = calibration.seconds, source.stored = calibration.cached;
+    source.written = calibration.written;
   }
   // All processes plan together, so that all of them reject impossible flags.
   const auto choices = choose(f, topology, source, &session.bootstrap());
@@ -283,13 +297,15 @@ Command add_plan(CLI::App& app) {
       ->check(file_name());
   app.add_option("--svg", f->svg, "file for a picture of the cluster and of one all-reduce")
       ->check(svg_file());
-  app.add_option("--size", f->size,
-                 "size of the all-reduce in the picture of --svg (default: 1MiB)")
+  app.add_option("--size", f->size, "size of the all-reduce of --svg and --steps (default: 1MiB)")
       ->check(byte_size(1, kMostDrawn));
-  app.add_flag("--json", f->json, "print one JSON object instead of text");
+  auto* const steps = app.add_flag(
+      "--steps", f->steps, "print the steps of one all-reduce, rank by rank, instead of the table");
+  app.add_flag("--json", f->json, "print one JSON object instead of text")->excludes(steps);
   declare_quiet(app, f->verbosity);
   end_help(app,
            "  lockstep plan --replicas 2\n"
+           "  lockstep plan --topology 1x4 --algorithm ring --size 64k --steps\n"
            "  lockstep plan --topology 16x8 --model resnet50 --svg plan.svg\n"
            "  mpirun -n 2 lockstep plan --topology-out job.json");
   return [f](const Program& program) { return plan(*f, program); };

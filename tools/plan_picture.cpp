@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <tuple>
@@ -27,6 +28,7 @@ constexpr int kPictureWidth = 1120, kLeft = 90, kRight = 20;
 constexpr int kMostHosts = 8, kMostSquares = 16, kMostRanks = 32;  // upper bounds of the drawing
 constexpr int kMostTimeTicks = 10;
 constexpr std::size_t kMostLetters = 15;  // of a host's name in its box
+constexpr double kClearly = 0.01;         // part of a time that a reader notices
 constexpr double kLeastGap = 0.4;         // pixels; nearer bars of a kind are joined
 
 const char* look_of(Action action) {
@@ -180,7 +182,11 @@ std::string plan_picture(const std::string& source, const Topology& topology,
     y = exchange + 26;
   }
   std::string what = "what each rank does" + where;
-  if (!where.empty()) what += fmt::format(" alone ({})", time_text(run.seconds));
+  if (!where.empty())
+    what += fmt::format(" alone ({})", time_text(run.seconds));
+  else if (std::abs(run.seconds - choice.seconds) > kClearly * choice.seconds)
+    what += fmt::format(" ({} by the costs of the steps, before timed all-reduces correct it)",
+                        time_text(run.seconds));
   what += "; each row is a lane of successive steps";
   picture.text({20, y}, what, "font-weight=\"bold\"");
   double x = kPictureWidth - 300;

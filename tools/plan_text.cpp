@@ -161,13 +161,15 @@ json json_of(const Choice& choice) {
   return object;
 }
 
-// Returns " in 210 ms, planned in 20 ms" or " before (read in 3 ms), ..."; empty if nothing was
-// measured.
+// Returns " in 210 ms, planned in 20 ms" or " before (2026-11-28 23:40, read in 3 ms), ..."; empty
+// if nothing was measured.
 std::string how(const PlanSource& source) {
   if (!source.seconds) return {};
   const std::string took = time_text(*source.seconds);
   return fmt::format(" {}, planned in {}",
-                     source.stored ? fmt::format("before (read in {})", took) : "in " + took,
+                     source.stored ? fmt::format("before ({}{}read in {})", source.written,
+                                                 source.written.empty() ? "" : ", ", took)
+                                   : "in " + took,
                      time_text(source.planning_seconds));
 }
 

@@ -27,6 +27,7 @@ struct PlanSource {
   // Duration of measuring the costs, or of reading stored ones.
   std::optional<double> seconds = {};
   bool stored = false;          // costs were stored
+  std::string written = {};     // when they were stored; empty: unknown
   double planning_seconds = 0;  // for the predictions of all sizes
 };
 

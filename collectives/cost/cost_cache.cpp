@@ -2,10 +2,12 @@
 #include "collectives/cost/cost_cache.h"
 
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -71,6 +73,17 @@ std::optional<std::string> CostCache::read(const std::string& fingerprint) const
   } catch (const engine::Error&) {
     return std::nullopt;
   }
+}
+
+std::string CostCache::written(const std::string& fingerprint) const {
+  struct stat found {};
+  tm local{};
+  char text[sizeof "2026-11-28 23:40"];
+  if (stat(file(fingerprint).c_str(), &found) != 0 ||
+      localtime_r(&found.st_mtime, &local) == nullptr ||
+      std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local) == 0)
+    return {};
+  return text;
 }
 
 void CostCache::write(const std::string& fingerprint, const Topology& topology) const {

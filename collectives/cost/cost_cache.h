@@ -26,6 +26,8 @@ class CostCache {
 
   // Returns the file's text for `costs_from`, or nothing if the file cannot be read.
   std::optional<std::string> read(const std::string& fingerprint) const;
+  // Returns when the file was written, in local time, "2026-11-28 23:40"; empty if unknown.
+  std::string written(const std::string& fingerprint) const;
   // Throws Error(kIo) if the file cannot be written.
   void write(const std::string& fingerprint, const Topology& topology) const;
   std::filesystem::path file(const std::string& fingerprint) const;

@@ -141,9 +141,15 @@ class Comparison {
   const Price &mine_, &than_;
 };
 
-// Returns the price without trials.
-Price by_costs(Price price) {
-  price.seconds /= price.trial;
+double seconds_by_costs(const Price& price) {
+  return price.seconds / price.trial;
+}
+
+// Returns the price with needs that take the time of the trials: each its part, as costs predict.
+Price scaled(Price price) {
+  for (double* const need :
+       {&price.wire_seconds, &price.part_seconds, &price.round_seconds, &price.work_seconds})
+    *need *= price.trial;
   price.trial = 1;
   return price;
 }
@@ -159,8 +165,8 @@ Price by_costs(Price price) {
 std::string reason(std::string_view name, const Price& mine, std::string_view other,
                    const Price& than) {
   if (mine.trial != 1 || than.trial != 1) {
-    const Price a = by_costs(mine), b = by_costs(than);
-    if (a.seconds < b.seconds) return reason(name, a, other, b);
+    if (seconds_by_costs(mine) < seconds_by_costs(than))
+      return reason(name, scaled(mine), other, scaled(than));
     return fmt::format("{} takes {} and {} {}, as measured on these ranks", name,
                        time_text(mine.seconds), other, time_text(than.seconds));
   }

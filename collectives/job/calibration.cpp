@@ -324,6 +324,7 @@ Calibration stored_by_first(Bootstrap& bootstrap, const Topology& topology,
     Topology found = costs_from(text, fingerprint, topology);
     result.cached = trials_suffice || found.costs_are == "measured";
     if (result.cached) result.topology = std::move(found);
+    if (result.cached && first) result.written = cache.written(fingerprint);
   } catch (const engine::Error& error) {  // on all processes, which have the same fingerprint
     if (first)
       result.note = fmt::format("{} is ignored, and {}: {}", cache.file(fingerprint).string(),

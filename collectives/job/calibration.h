@@ -41,9 +41,11 @@ struct CalibrationOptions {
 };
 
 struct Calibration {
-  Topology topology;       // `costs_are` "measured"; after trials alone "assumed"
-  double seconds = 0;      // time of this call
-  bool cached = false;     // the costs are from a file
+  Topology topology;    // `costs_are` "measured"; after trials alone "assumed"
+  double seconds = 0;   // time of this call
+  bool cached = false;  // the costs are from a file
+  // When that file was written, "2026-11-28 23:40", on the first process; else empty.
+  std::string written = {};
   bool kept = false;       // measured now and stored for the next job
   bool disturbed = false;  // other work disturbed it: not stored
   // A line for the user, on the first process, else empty. It says what was wrong with that file,

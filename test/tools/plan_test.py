@@ -220,7 +220,7 @@ class Plan(Case):
         said = self.job("--replicas", CROWD).stdout
         self.assertRegex(said, rf"^this job: {CROWD} ranks on 1 host, costs measured in [\d.]+ m?s, planned in [\d.]+ [mu]?s\n")
         again = self.job("--replicas", CROWD).stdout
-        self.assertRegex(again, rf"^this job: {CROWD} ranks on 1 host, costs measured before \(read in [\d.]+ [mu]?s\), "
+        self.assertRegex(again, rf"^this job: {CROWD} ranks on 1 host, costs measured before \(20\d\d-\d\d-\d\d \d\d:\d\d, read in [\d.]+ [mu]?s\), "
                                 r"planned in [\d.]+ [mu]?s\n")
         self.assertEqual(said.splitlines()[1:], again.splitlines()[1:])
         self.assertIn("costs measured in", self.job("--replicas", CROWD, "--fresh").stdout)

@@ -106,6 +106,8 @@ Regret regret(const Rank& rank, Meeting& meeting, const Setting& setting, const 
   const auto again = contest(rank, meeting, setting, two, count, found.wrong);
   found.wait = worse(first_times.front().wait, again.front().wait);
   found.choice_us = again.front().median, found.best_us = again.back().median;
+  if (found.choice_us < found.best_us)
+    found.best = choice.algorithm, found.best_us = found.choice_us;
   return found;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Measures the regret of the planner's choice for one size: its time over the time of the best
 // algorithm. All algorithms are timed interleaved, and the fastest is the best. Choice and best are
-// then timed again, because the time that selected an algorithm is too low on average. Algorithms
-// with equal plans count as one; on one host, hierarchical is direct. Collective; one thread per
-// rank.
+// then timed again, because the time that selected an algorithm is too low on average. If the
+// choice is the faster one then, it is the best. Algorithms with equal plans count as one; on one
+// host, hierarchical is direct. Collective; one thread per rank.
 #pragma once
 #include <optional>
 #include <string>

@@ -161,7 +161,9 @@ std::optional<Choice> best_of(const Task& task, std::size_t bytes,
   engine::require(why.empty(), "{} is made by direct, which {}", name(task.collective), why);
   const char* const alone =
       task.reduces() ? "one rank has nothing to add" : "one rank has nobody to tell";
-  return Choice{"direct", task.ranks() == 1 ? alone : "no other makes it"};
+  return Choice{"direct", task.ranks() == 1
+                              ? alone
+                              : fmt::format("no other algorithm makes {}", name(task.collective))};
 }
 
 }  // namespace
@@ -269,7 +271,7 @@ std::vector<Choice> choices(const Task& task, const std::string& wanted, std::si
     choice.chosen = best && best->algorithm == choice.algorithm;
     const std::optional<PlannedPlace> place = planned_place(planned, choice.algorithm, bytes);
     if (wanted == "all" && place && !planned->same(place->size, place->algorithm).empty()) continue;
-    if (names.size() > 1)
+    if (names.size() > 1 || wanted == "all")
       choice.reason = choice.chosen ? best->reason
                                     : why_not(planned, place, best ? best->algorithm : "", bytes);
     if (place) choice.predicted_us = 1e6 * planned->price(place->size, place->algorithm).seconds;

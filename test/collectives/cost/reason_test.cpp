@@ -30,6 +30,16 @@ TEST(Reason, IsWhatIsNeededLess) {
       "of all the port of a device (25.0 us)");
 }
 
+// Trials that agree with the costs scale the amounts, so that these add up to the predicted times.
+TEST(Reason, HasTheTimesOfTrials) {
+  const Price mine{.seconds = 40 * kUs, .round_seconds = 10 * kUs, .rounds = 1, .trial = 2};
+  EXPECT_EQ(reason("direct", mine, "ring",
+                   {.seconds = 90 * kUs, .round_seconds = 20 * kUs, .rounds = 2, .trial = 3}),
+            "direct needs 1 communication round (20.0 us), ring 2 (60.0 us)");
+  EXPECT_EQ(reason("direct", mine, "ring", {.seconds = 60 * kUs, .trial = 4}),
+            "direct takes 40.0 us and ring 60.0 us, as measured on these ranks");
+}
+
 // If less work is the reason, the text names the kind of bytes that cause it, if there are fewer of
 // them.
 TEST(Reason, OfLessWorkIsWhatMakesIt) {
