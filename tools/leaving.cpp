@@ -25,6 +25,7 @@ namespace {
 constexpr std::chrono::seconds kLauncherTimeout{5};
 // Time for the first process, which reports the same error.
 constexpr std::chrono::seconds kTurn{2};
+constexpr std::chrono::milliseconds kSurvivorsTurn{300};  // the same, after the loss of a rank
 
 // Returns whether the job has one command line. mpirun can start several programs with flags of
 // their own as one job; then each reports for itself.
@@ -87,6 +88,14 @@ void leave_in_turn(int code, const std::string& text) {
   const collectives::mpi::Launch launch = collectives::mpi::launch();
   const bool ended = launch.present && launch.rank != 0 && wait_for_the_end(kTurn);
   if (!ended) complain(text);
+  leave(code);
+}
+
+void leave_with_survivors(int code, const engine::Error& error) {
+  const collectives::mpi::Launch launch = collectives::mpi::launch();
+  const int first = std::ranges::find(error.ranks(), 0) == error.ranks().end() ? 0 : 1;
+  const bool ended = launch.present && launch.rank != first && wait_for_the_end(kSurvivorsTurn);
+  if (!ended) complain(message(error));
   leave(code);
 }
 

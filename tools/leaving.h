@@ -30,6 +30,11 @@ void complain(const std::string& text);
 // not.
 [[noreturn]] void leave_in_turn(int code, const std::string& text);
 
+// Leaves after other ranks were lost or late, with one line of the job: the first process that is
+// left reports the error, and the launcher then ends the others. They report it a moment later if
+// it does not.
+[[noreturn]] void leave_with_survivors(int code, const engine::Error& error);
+
 // Runs `body`, which does the same in every process of the job. An error that it throws ends the
 // program with leave_together.
 template <class Body>

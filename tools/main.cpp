@@ -247,8 +247,9 @@ int main(int argc, char** argv) {
     return tools::run(argc, argv);
   } catch (const lockstep::engine::Error& error) {
     const tools::ExitCode code = tools::exit_code(error.code());
-    // Each surviving process reports its own error.
-    if (code == tools::kTryAgain || code == tools::kDefect) {
+    if (code == tools::kTryAgain) tools::leave_with_survivors(code, error);
+    // Each process reports its own defect.
+    if (code == tools::kDefect) {
       tools::complain(tools::message(error));
       tools::leave(code);
     }

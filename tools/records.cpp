@@ -42,14 +42,25 @@ Records::Records(const TrainFlags& f, bool chief, const engine::Log& log)
 }
 
 void Records::start(const TrainFlags& f, const engine::Strategy& strategy,
-                    const std::string& optimizer, const std::string& data) {
+                    const std::string& optimizer, const std::string& data, std::int64_t done,
+                    std::int64_t steps) {
   if (!events_) return;
   events_->write("start", {{"model", f.model},
                            {"data", data},
                            {"strategy", strategy.name()},
                            {"replicas", std::int64_t(strategy.membership().size)},
                            {"batch", std::uint64_t(f.data.global_batch)},
-                           {"optimizer", optimizer}});
+                           {"optimizer", optimizer},
+                           {"first_step", done},
+                           {"steps", steps}});
+}
+
+void Records::end(const engine::History& history, const std::string& reason) {
+  if (!events_) return;
+  events_->write("end", {{"first_step", history.first_step},
+                         {"step", history.steps},
+                         {"seconds", history.seconds},
+                         {"reason", reason}});
 }
 
 void Records::step(const engine::StepReport& report) {

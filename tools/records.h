@@ -5,7 +5,9 @@
 //
 // Steps are numbered from 1. Evaluations and checkpoints have the number of the last step before
 // them. Events of the log: start (of a run, and again after a retry), step, evaluation, checkpoint,
-// with servers traffic (worker 0's bytes and rows in the step), and with scaled losses loss_scale.
+// end (absent if an error ended the run), with servers traffic (worker 0's bytes and rows in the
+// step), and with scaled losses loss_scale. A run that continues repeats the steps after its
+// `first_step`, which an earlier run may have logged.
 // comm_exposed_ms is the wait of rank 0's thread in the step. Without a value (train_result.h)
 // accuracy, top5 and auc are null in the log and absent from the summary. The trace is FILE.partial
 // until training has ended. It aligns the clocks of other hosts by the median of nine meetings
@@ -31,12 +33,21 @@ class Records {
   // file cannot be written.
   Records(const TrainFlags& flags, bool chief, const engine::Log& log);
   // The chief's step thread calls `step`; the trainer's thread calls the others in between.
+  // `done`: steps before the first one, of all `steps`. Fields: model, data, strategy, replicas,
+  // batch, optimizer, first_step, steps.
   void start(const TrainFlags& flags, const engine::Strategy& strategy,
-             const std::string& optimizer, const std::string& data);
+             const std::string& optimizer, const std::string& data, std::int64_t done,
+             std::int64_t steps);
+  // Fields: step, loss, accuracy, rate, images_per_second, comm_exposed_ms; of loss_scale: step,
+  // loss_scale, skipped_steps; of traffic: step, bytes_pulled, bytes_pushed, rows_pulled,
+  // rows_pushed.
   void step(const engine::StepReport& report);
+  // Fields: step, epoch, loss, accuracy, top5, auc.
   void evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs);
-  void checkpoint(std::int64_t step);
+  void checkpoint(std::int64_t step);  // field: step
   engine::Profile* profile() { return profile_ ? &*profile_ : nullptr; }
+  // `reason`: "done", or the name of a signal. Fields: first_step, step, seconds, reason.
+  void end(const engine::History& history, const std::string& reason);
   // Writes the trace after training. Collective.
   void close(engine::Strategy& strategy);
   // Returns the files that the chief wrote, with only the last checkpoint. Call it after close.

@@ -295,7 +295,7 @@ class Reports {
   void listen(engine::FitOptions& fit) {
     interrupt_ = fit.interrupt;
     fit.profile = records_.profile();
-    fit.on_open = [this] { begin(); };
+    fit.on_open = [this](std::int64_t done, std::int64_t steps) { begin(done, steps); };
     fit.on_step = [this](const engine::StepReport& report) {
       progress_.step(report);
       records_.step(report);
@@ -320,14 +320,15 @@ class Reports {
     if (history.traffic) progress_.say(traffic_text(*history.traffic, history.traffic_steps));
     for (const std::string& line : memory) progress_.say(line);
     records_.close(strategy);
+    records_.end(history, history.interrupted == 0 ? "done" : signal_name(*interrupt_));
     for (const std::string& file : records_.files()) f_.verbosity.written(file);
     if (history.interrupted != 0) {
       const std::string stopped =
           fmt::format("stopped by {} after step {}", signal_name(*interrupt_), history.steps);
-      progress_.say(f_.files.checkpoints.empty()
-                        ? stopped + ", and nothing was saved; --checkpoints names a folder"
-                        : fmt::format("{}, which was saved in {}; the same command continues there",
-                                      stopped, f_.files.checkpoints));
+      results_.say(f_.files.checkpoints.empty()
+                       ? stopped + ", and nothing was saved; --checkpoints names a folder"
+                       : fmt::format("{}, which was saved in {}; the same command continues there",
+                                     stopped, f_.files.checkpoints));
     }
     if (chief_ && f_.json) {
       print(train_result(f_, strategy_, history).dump() + "\n");
@@ -341,7 +342,7 @@ class Reports {
   }
 
  private:
-  void begin() {
+  void begin(std::int64_t done, std::int64_t steps) {
     for (const std::string& warning : sets_.warnings) log_.warning("{}", warning);
     progress_.say(fmt::format(
         "{} on {}{}", f_.model, sets_.train->describe(),
@@ -353,7 +354,7 @@ class Reports {
           "there will be no test accuracy, because {} has no test data: {}", f_.data.data,
           sets_.test_files.empty() ? "name a file of them with --test" : sets_.test_files));
     }
-    records_.start(f_, strategy_, optimizer_, sets_.train->describe());
+    records_.start(f_, strategy_, optimizer_, sets_.train->describe(), done, steps);
     progress_.say(f_.verbosity.verbose ? strategy_.explain() : in_brief(strategy_.explain()));
     if (f_.placement) results_.say(strategy_.placement());
   }

@@ -344,7 +344,8 @@ void declare_output(CLI::App& app, TrainFlags& f) {
   app.option_defaults()->group("Output");
   app.add_option(
          "--log", f.files.log,
-         "file of JSON lines, one for each step, evaluation and checkpoint; they are appended")
+         "file of JSON lines, one per event (start, step, evaluation, checkpoint, end); they are "
+         "appended")
       ->check(file_name());
   app.add_option("--summary", f.files.summary,
                  "folder for a TensorBoard event file of scalars by step")

@@ -85,6 +85,7 @@ nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strateg
     object["test_top5"] = history.test->top5;          // null if NaN
     object["test_auc"] = history.test->auc;            // null if NaN
     object["test_loss"] = history.test->loss;
+    object["test_step"] = history.test_step;
   }
   if (history.traffic) object["traffic"] = to_json(*history.traffic, history.traffic_steps);
   if (history.times) object["step_times"] = to_json(*history.times);

@@ -25,11 +25,11 @@ nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strateg
 //   loss_scale               the last step's factor of the loss; null if losses are not scaled
 //   skipped_steps            steps of the whole run that were skipped because of gradients that are
 //                            not finite
-//   test_accuracy, test_top5, test_auc, test_loss
-//                            the last evaluation. test_accuracy is null, and the others are absent,
-//                            without one. The first two are null if the loss counts no right
-//                            answers, and test_top5 also for five classes or fewer. test_auc is
-//                            null unless there are two classes.
+//   test_accuracy, test_top5, test_auc, test_loss, test_step
+//                            the last evaluation, after test_step steps. test_accuracy is null, and
+//                            the others are absent, without one. The first two are null if the loss
+//                            counts no right answers, and test_top5 also for five classes or fewer.
+//                            test_auc is null unless there are two classes.
 //   algorithm, reason        the all-reduce, by sizes as --algorithm takes them if buckets differ
 //   interrupted              the signal that ended the run; absent if none did
 //   traffic                  with servers, the chief's workers together: steps, bytes and rows (of

@@ -70,7 +70,10 @@ Trainer::Trainer(Strategy& strategy, GraphSpec graph, optim::Optimizer optimizer
       options_(std::move(options)),
       own_storage_(options_.storage == nullptr ? posix_storage() : nullptr),
       storage_(options_.storage == nullptr ? own_storage_.get() : options_.storage),
-      seed_(options_.seed) {}
+      seed_(options_.seed) {
+  // All processes would say the same; the chief says it.
+  if (!strategy.membership().chief) options_.log = Log("", Log::Level::kError);
+}
 
 Trainer::~Trainer() = default;
 
@@ -192,7 +195,7 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       begin(fit, restores > 0);
       broken_ = true;  // unless the run ends in order
       if (fit.checkpoints && fit.progress.step < fit.steps) prepare(fit, claim);
-      on_chief(options.on_open);
+      on_chief(options.on_open, fit.progress.step, fit.steps);
       fit.history.first_step = fit.progress.step;
       fit.history.restores = restores;
       History history = run(fit);
@@ -282,8 +285,15 @@ void Trainer::begin(Fit& fit, bool reopen) {
 // Tells where a run continues.
 void Trainer::tell(const Fit& fit, const RunState& state) const {
   const Log& log = options_.log;
-  if (state.step > fit.steps) {
+  if (state.step > fit.steps && fit.options.steps > 0) {
     log.info("nothing left to train: step {} is beyond the {} asked for", state.step, fit.steps);
+    return;
+  }
+  // With another batch than before, the steps of the epochs say nothing.
+  if (state.step > fit.steps) {
+    log.info("nothing left to train: the checkpoint of step {} has finished {}, and {} asked for",
+             state.step, count_text(state.position.epoch, "epoch"),
+             fit.options.epochs == 1 ? "1 was" : fmt::format("{} were", fit.options.epochs));
     return;
   }
   if (state.step == fit.steps) {
@@ -385,6 +395,7 @@ void Trainer::test(Fit& fit) {
     return;
   }
   fit.history.test = found;
+  fit.history.test_step = fit.progress.step;
   on_chief(options.on_evaluation, *found, fit.progress.step, fit.progress.position.epoch);
 }
 

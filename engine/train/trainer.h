@@ -114,8 +114,9 @@ struct FitOptions {
   // them too.
   std::int64_t steps_per_execution = 1;
 
-  // Runs on the chief when all memory is allocated, before the first step.
-  std::function<void()> on_open = {};
+  // Runs on the chief when all memory is allocated, before the first step: `done` of `steps` steps
+  // are done.
+  std::function<void(std::int64_t done, std::int64_t steps)> on_open = {};
   // A value other than 0 makes `fit` finish the step, or leave the evaluation between two batches,
   // then save and return.
   const std::atomic<int>* interrupt = nullptr;
@@ -140,6 +141,7 @@ struct History {
   double loss_scale = 0;           // last step's; 0: not scaled
   std::int64_t skipped_steps = 0;  // total of steps that changed nothing
   std::optional<Evaluation> test = {};
+  std::int64_t test_step = 0;           // steps before `test`
   std::optional<StepTimes> times = {};  // this run's, by rank; empty without steps
   // The total traffic of the steps that this process's replicas made, if there are servers.
   std::optional<Traffic> traffic = {};

@@ -161,7 +161,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   fallback_.planning_ops = host_ops(ops->dtype());
   const auto scaled_before = recorded_scaling(open_.options.plan, ops->dtype());
   open_.rule.scaling = scaling_of(options_.step.loss_scale, scaled_before, ops->dtype());
-  if (scaled_before && *scaled_before != open_.rule.scaling)
+  if (membership().chief && scaled_before && *scaled_before != open_.rule.scaling)
     options_.log.warning(
         "loss scale {} was asked for, the checkpoint was written with {}: bits may differ",
         text_of(open_.rule.scaling), text_of(*scaled_before));
@@ -213,7 +213,8 @@ void Synchronous::design(const engine::Graph& graph) {
   design_options.step.dtype = graph.dtype();
   design_options.rule = open_.rule;
   plan_source_.recorded =
-      obey_record(open_.options.plan, job_->ranks().host, design_options, options_.log);
+      obey_record(open_.options.plan, job_->ranks().host, design_options,
+                  membership().chief ? options_.log : engine::Log("", engine::Log::Level::kError));
   plan_source_.other_arithmetic =
       membership().chief &&
       other_arithmetic(open_.options.plan, job_->ranks().host, arithmetic(), options_.log);

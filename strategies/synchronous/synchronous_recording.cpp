@@ -52,7 +52,7 @@ void Synchronous::compute(engine::Replica& replica, int part, std::size_t global
   if (next == Next::kQueue || (next == Next::kRecord && !record(m, part, queue))) return queue();
   // A captured part must run after the sums of steps that were queued call by call.
   for (std::size_t stage = 0; stage < design_.stages.of_step; ++stage)
-    m.executor().wait(int(stage), "before a recorded step");
+    m.executor().wait(int(stage), "a recorded step");
   if (m.loss_scale || job_->size() > 1) m.kernels().go_behind_reductions();
   if (m.loss_scale) m.loss_scale->give(m.context->state, m.Replica::state.step);
   graph_recorder_->repeat(local, part);
@@ -69,7 +69,7 @@ bool Synchronous::record(Mirror& m, int part, const std::function<void()>& queue
   m.progress.recording = true;
   queue();
   for (std::size_t stage = 0; stage < design_.stages.of_step; ++stage)
-    m.executor().wait(int(stage), "recording a step");
+    m.executor().wait(int(stage), "the recording of a step");
   m.progress.recording = false;
   if (graph_recorder_->end(local)) return true;
   const std::string why = graph_recorder_->refusal();

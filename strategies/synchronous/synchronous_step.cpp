@@ -53,7 +53,7 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
   bool updated = false;
   for (std::size_t b = 0; b < design_.buckets.size(); ++b) {
     if (!design_.buckets[b].meets(range)) continue;
-    m.executor().wait(design_.stages.updates[b], "before forward");
+    m.executor().wait(design_.stages.updates[b], "weights for forward");
     updated = true;
   }
   // This layer is ordered after the updates that are queued.

@@ -86,7 +86,7 @@ TEST(Asynchronous, TheRateOfAReportCountsTheStepsOfOthers) {
   std::int64_t last = -1;
   engine::Clock::time_point begin;
   engine::FitOptions fit{.steps = 600, .global_batch = 13};
-  fit.on_open = [&] { begin = engine::Clock::now(); };
+  fit.on_open = [&](auto...) { begin = engine::Clock::now(); };
   fit.on_step = [&](const engine::StepReport& report) {
     if (last >= 0 && report.step > last)
       seconds += 13.0 * double(report.step - last) / report.images_per_second;

@@ -219,7 +219,7 @@ class Checkpoints(Case):
         folder = self.top / "c"
         self.good("train", *SMALL, "--checkpoints", folder)
         for epochs, words in (("1", "nothing left to train: the checkpoint is at step 6 of 6"),
-                              ("0", "nothing left to train: step 6 is beyond the 0 asked for")):
+                              ("0", "nothing left to train: the checkpoint of step 6 has finished 1 epoch, and 0 were asked for")):
             done = self.good("train", *SMALL, "--epochs", epochs, "--optimizer", "adam", "--checkpoints", folder, "--json")
             self.assertIn(words, done.stderr)
             self.assertNotIn("starts at zero", done.stderr)

@@ -79,7 +79,10 @@ TEST_F(Resume, ARunThatIsFinishedSaysSoAndNothingOfWhatItDoesNotUse) {
   const engine::optim::Optimizer adam = engine::optim::adam({.rate = 0.003});
   for (const auto& [epochs, words] :
        {std::pair(2, "nothing left to train: the checkpoint is at step 8 of 8"),
-        std::pair(1, "nothing left to train: step 8 is beyond the 4 asked for")}) {
+        std::pair(
+            1,
+            "nothing left to train: the checkpoint of step 8 has finished 2 epochs, and 1 was "
+            "asked for")}) {
     const engine::History history = fit({.epochs = epochs, .global_batch = 11}, adam);
     EXPECT_EQ(history.steps, 8);
     EXPECT_EQ(history.first_step, 8);
