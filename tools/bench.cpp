@@ -86,7 +86,8 @@ std::string ranks_line(const bench::Rank& rank, int processors, bool threads, do
       engine::count_text(std::uint64_t(processors), "processor"), collectives::machine().cpu);
   if (barrier_ns > 0) {
     text += fmt::format(
-        "# two ranks meet in {:.0f} ns{}\n", barrier_ns,
+        "# two ranks meet in {:.0f} ns, and an all-reduce needs one or more meetings{}\n",
+        barrier_ns,
         barrier_ns < kSharedCore ? ": so near that the two processors share one real core" : "");
   }
   text.pop_back();  // newline of the last line
@@ -199,11 +200,15 @@ class BenchOfRank {
       say("# us, min, p99: median, least and 99th percentile in place, in microseconds; out us: "
           "median out of place\n"
           "# algbw, busbw: GB/s in place, of the size and of the bytes that must travel; roof %: "
-          "ideal time (" +
-          std::string(setting_.task.one_host() ? "the same reads and writes without waits"
+          "time of " +
+          std::string(setting_.task.one_host() ? "direct's reads and writes without waits"
                                                : "these bytes on the measured wire") +
-          ") in percent of us\n# predicted: the planner's time in place, in microseconds; wrong: "
-          "elements with a wrong result");
+          " in percent of us (above 100: noise)\n"
+          "# predicted: in place, in microseconds" +
+          (f_.assumed ? ", by assumed costs" : ", by costs that were measured now and kept") +
+          "; beyond the trials (4 MiB on one host) by the model alone; wrong: elements with a "
+          "wrong "
+          "result");
       if (setting_.mpi)
         say("# MPI us: median in place of " + collectives::mpi::version() +
             "; ratio: MPI's time over lockstep's");
@@ -257,7 +262,7 @@ class BenchOfRank {
     if (form_ == Form::kTable)
       say("# us: medians in place, in microseconds; regret: the choice's time over the best's, in "
           "a second\n# sample of these two; the columns of the algorithms are the first sample, "
-          "which found the best");
+          "whose fastest is compared; if the choice wins then, it is the best");
     say_same_plans();
     say(bench::heading(columns, form_));
     std::vector<bench::Regret> found;
@@ -266,6 +271,7 @@ class BenchOfRank {
       found.push_back(
           bench::regret(rank_, meeting_, setting_, choice, rivals(choice, count), count));
       verdict_.add(found.back().wrong);
+      if (!enough_) found.back().wait = {};  // ranks wait for each other
       other_work_.add(found.back().wait);
       say(bench::to_text(found.back(), columns, form_));
     }

@@ -99,8 +99,9 @@ void write_file(const PlanFlags& f, const std::string& path, const std::string& 
 std::string steps_text(const Topology& topology, const collectives::Choice& choice) {
   const auto request = collectives::priced_request(topology, choice.bytes);
   return fmt::format(
-      "all-reduce of {}, {} predicted\n{}", collectives::size_text(choice.bytes),
-      collectives::time_text(choice.seconds),
+      "all-reduce of {}, {} predicted; r1.gradient+8192: from element 8192 of rank 1 on; a lane "
+      "makes one step after the other\n{}",
+      collectives::size_text(choice.bytes), collectives::time_text(choice.seconds),
       collectives::print(collectives::find_algorithm(choice.algorithm).make(request)));
 }
 

@@ -171,8 +171,15 @@ std::string plan_picture(const std::string& source, const Topology& topology,
                fmt::format("{}: all-reduce of {}, {}", source, collectives::size_text(choice.bytes),
                            choice.algorithm),
                "font-size=\"16\" font-weight=\"bold\"");
+  // Timed all-reduces correct what the costs of the steps predict.
+  const bool corrected =
+      where.empty() && std::abs(run.seconds - choice.seconds) > kClearly * choice.seconds;
   picture.text({20, 42},
-               fmt::format("{} predicted, because {}", time_text(choice.seconds), choice.reason));
+               fmt::format("{} predicted{}, because {}", time_text(choice.seconds),
+                           corrected ? fmt::format(" ({} by the costs of the steps below)",
+                                                   time_text(run.seconds))
+                                     : "",
+                           choice.reason));
   double y = draw_cluster(picture, topology, 56) + 20;
   if (topology.hosts.size() == 1)
     y = draw_devices(picture, topology.hosts[0].costs, int(topology.ranks.size()), y - 10) + 16;
@@ -182,11 +189,7 @@ std::string plan_picture(const std::string& source, const Topology& topology,
     y = exchange + 26;
   }
   std::string what = "what each rank does" + where;
-  if (!where.empty())
-    what += fmt::format(" alone ({})", time_text(run.seconds));
-  else if (std::abs(run.seconds - choice.seconds) > kClearly * choice.seconds)
-    what += fmt::format(" ({} by the costs of the steps, before timed all-reduces correct it)",
-                        time_text(run.seconds));
+  if (!where.empty()) what += fmt::format(" alone ({})", time_text(run.seconds));
   what += "; each row is a lane of successive steps";
   picture.text({20, y}, what, "font-weight=\"bold\"");
   double x = kPictureWidth - 300;

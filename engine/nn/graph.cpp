@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -10,9 +12,22 @@
 
 namespace lockstep::engine {
 
-// Reports to the observer, if there is one, when `body` ran.
+// Reports to the observer, if there is one, when `run` ran. An error begins with the name of the
+// layer, except for errors of other ranks.
 template <class Body>
-void Graph::Plan::observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body body) {
+void Graph::Plan::observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body run) {
+  const auto body = [&] {
+    try {
+      run();
+    } catch (const Error& error) {
+      const Code code = error.code();
+      const std::string name = "layer " + graph.nodes[i].name;
+      const bool of_others =
+          code == Code::kPeerLost || code == Code::kTimeout || code == Code::kAborted;
+      if (of_others || std::string_view(error.what()).starts_with(name)) throw;
+      throw error.with(name + ": " + error.what());
+    }
+  };
   if (observer == nullptr) return body();
   const bool timed = observer->timed();
   if (timed) ops->synchronize();

@@ -51,7 +51,7 @@ struct Graph::Plan {
   void backward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
                       bool accumulate);
   template <class Body>
-  void observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body body);
+  void observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body run);
   double* statistics() const { return reinterpret_cast<double*>(learnt.data()); }
 
   const GraphSpec spec;

@@ -2,6 +2,8 @@
 #include "engine/nn/graph_spec.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "engine/base/error.h"
 
@@ -50,6 +52,11 @@ GraphSpec::Value GraphSpec::add(std::string name, std::shared_ptr<const Layer> l
   } catch (const Error& error) {
     throw Error(error.code(), title(*layer, name) + ": " + error.what());
   }
+  std::set<std::string_view> names;
+  const std::vector<ParameterSpec> parameters = layer->parameters(shapes);
+  for (const ParameterSpec& parameter : parameters)
+    require(names.insert(parameter.name).second, "{}: has two parameters named {}",
+            title(*layer, name), parameter.name);
   require(output.rank() < Shape::kMaxRank && output.elements() > 0,
           "{}: makes {}; an output has one to three extents, none of them zero",
           title(*layer, name), to_string(output));

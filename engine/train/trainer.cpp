@@ -106,7 +106,7 @@ void Trainer::require_weights() const {
 }
 
 void Trainer::require_possible_now(std::string_view call) const {
-  const bool reads = call == "evaluate" || call == "predict";
+  const bool reads = call == "evaluate" || call == "predict" || call == "weights";
   if (!fitting_)
     return require(!reads || !broken_,
                    "model {}: an error ended the call before, which may have damaged the weights: "

@@ -146,7 +146,7 @@ struct History {
   // The total traffic of the steps that this process's replicas made, if there are servers.
   std::optional<Traffic> traffic = {};
   std::int64_t traffic_steps = 0;  // each replica's part of a step counts
-  int interrupted = 0;             // the value of *interrupt
+  int interrupted = 0;             // *interrupt; SIGTERM if another process was interrupted
   int restores = 0;                // restores after errors
   int fallbacks = 0;               // layers and losses run on the host
 };
@@ -186,6 +186,10 @@ class Trainer {
   // Loads the weights of a folder's newest valid checkpoint, whatever loss they were trained with.
   // Throws Error(kInvalid) if there is none.
   RunState restore(const std::string& checkpoints);
+  // Returns the values of a parameter, such as "conv1.weight", in the order of its elements. Needs
+  // a `fit` or `restore` before. Throws Error(kInvalid) for an unknown name, and if servers keep
+  // the weights: their checkpoints (safetensors) hold them. Collective.
+  std::vector<double> weights(std::string_view parameter);
   const GraphSpec& graph() const { return graph_; }
 
  private:

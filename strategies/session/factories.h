@@ -31,7 +31,9 @@ struct StrategyOptions {
   int threads = 0;
   // Binds replicas to disjoint processors if there are enough.
   bool bind = true;
-  std::optional<std::chrono::milliseconds> deadline = {};  // default: 60 s or 20 median steps
+  // Longest wait for another rank within a step; default: 60 s or 20 median steps. Before the first
+  // step SessionOptions::deadline counts.
+  std::optional<std::chrono::milliseconds> deadline = {};
   // Relative shares of the batch by rank, the same in all processes; empty: equal.
   std::vector<std::uint64_t> shares = {};
   // Chooses unspecified options by measured costs between the ranks, once per strategy. Costs that

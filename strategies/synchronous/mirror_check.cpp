@@ -63,8 +63,10 @@ std::string sentence(const WeightChecks& checks, Update update) {
   if (cycle > 1) text += fmt::format("; those of large layers take turns within {} steps", cycle);
   text +=
       ". A difference ends the run one step later. The comparison does not find wrong gradients";
-  if (fused) text += ", a wrong optimizer state";
-  if (fused && cycle > 1) text += ", or a difference that an update overwrites first";
+  if (fused && cycle > 1)
+    text += ", a wrong optimizer state, or a difference that an update overwrites first";
+  else if (fused)
+    text += " or a wrong optimizer state";
   return text;
 }
 

@@ -69,7 +69,8 @@ Fields regret_fields(const Regret& r) {
              {"best", r.best},
              {"best_us", r.best_us},
              {"regret", r.ratio()},
-             {"wrong", wrong_json(r.wrong)}};
+             {"wrong", wrong_json(r.wrong)},
+             {"disturbed", r.wait.disturbed()}};
   add_task(all, r.task);
   return all;
 }
@@ -141,9 +142,9 @@ std::string to_text(const Regret& r, const std::vector<std::string>& columns, Fo
   }
   const double predicted = r.choice.predicted_us.value_or(0);
   std::string text =
-      fmt::format("{:>11} {:<20} {:>9.1f} {:>10.1f}   {:<20} {:>10.1f} {:>7.2f} {:>6} ", r.bytes,
-                  r.choice.algorithm, predicted, r.choice_us, r.best, r.best_us, r.ratio(),
-                  wrong_cell(r.wrong, form));
+      fmt::format("{:>11} {:<20} {:>9.1f} {}{:>9.1f}   {:<20} {:>10.1f} {:>7.2f} {:>6} ", r.bytes,
+                  r.choice.algorithm, predicted, r.wait.disturbed() ? "!" : " ", r.choice_us,
+                  r.best, r.best_us, r.ratio(), wrong_cell(r.wrong, form));
   for (const std::string& name : columns) {
     const auto us = time_of(r, name);
     text += fmt::format(" {:>20}", us ? fmt::format("{:.1f}", *us) : "-");

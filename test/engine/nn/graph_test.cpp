@@ -207,6 +207,47 @@ std::string error_of(const GraphSpec& spec, std::size_t rows = 2) {
   return "no error";
 }
 
+// Has these parameters, and cannot run.
+class Faulty : public Layer {
+ public:
+  explicit Faulty(std::vector<ParameterSpec> parameters) : parameters_(std::move(parameters)) {}
+  std::string describe() const override { return "faulty"; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
+  std::vector<ParameterSpec> parameters(std::span<const Shape>) const override {
+    return parameters_;
+  }
+  void forward(Context&, const ForwardArguments&) const override {
+    fail(Code::kInvalid, "it is broken");
+  }
+  void backward(Context&, const BackwardArguments&) const override {}
+
+ private:
+  std::vector<ParameterSpec> parameters_;
+};
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(Graph, ErrorsOfALayerHaveItsName) {
+  const ParameterSpec parameter{.name = "w", .shape = {4}, .initial = constant(0)};
+  GraphSpec spec("m", {4});
+  EXPECT_EQ(error_of([&] {
+              spec.then("twice", std::make_shared<Faulty>(std::vector{parameter, parameter}));
+            }),
+            "faulty twice: has two parameters named w");
+  spec.then("once", std::make_shared<Faulty>(std::vector{parameter}));
+  spec.set_loss(mean_squared_error());
+  const Reference reference;
+  Solo alone(spec, *reference.ops, 2);
+  EXPECT_EQ(error_of([&] { alone.step(); }), "layer once: it is broken");
+}
+
 TEST(Graph, SpecsThatCannotRunAreRefused) {
   EXPECT_THAT(error_of(chain_graph(), 0), HasSubstr("at least one example"));
   GraphSpec without_loss("m", {4});

@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <numeric>
 
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -70,6 +72,25 @@ TEST(Evaluation, ReadsEachExampleOnceInOrderAsItIs) {
   EXPECT_THAT(data.augmented, testing::IsEmpty());
   trainer.evaluate(data, 5);
   EXPECT_EQ(data.plain.size(), 2 * 39u);
+}
+
+// A parameter's values are those of its elements, in every process; the loss depends on them.
+TEST(Evaluation, WeightsAreThoseThatTheTrainerHolds) {
+  const Watched data;
+  strategies::Mirrored strategy(in_float64(2));
+  engine::Trainer trainer = trainer_of(strategy);
+  EXPECT_THROW(trainer.weights("dense1.weight"), engine::Error);
+  trainer.fit(data, {.epochs = 1, .global_batch = 11});
+  const std::vector<double> all = weights(strategy, 1), mine = trainer.weights("dense1.weight");
+  EXPECT_EQ(mine.size(), 20u * 64);
+  EXPECT_NE(std::ranges::search(all, mine).begin(), all.end());
+  try {
+    trainer.weights("no.such");
+    ADD_FAILURE() << "there is no such parameter";
+  } catch (const engine::Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("has no parameter no.such; it has "));
+  }
+  EXPECT_THROW(trainer.predict(data, 11, {}), engine::Error);
 }
 
 // The evaluation of a fit does the same, and its loss is the mean over the unchanged examples.
