@@ -94,7 +94,10 @@ void leave_in_turn(int code, const std::string& text) {
 void leave_with_survivors(int code, const engine::Error& error) {
   const collectives::mpi::Launch launch = collectives::mpi::launch();
   const int first = std::ranges::find(error.ranks(), 0) == error.ranks().end() ? 0 : 1;
-  const bool ended = launch.present && launch.rank != first && wait_for_the_end(kSurvivorsTurn);
+  // A rank that was late has nothing to add to what the others said of it.
+  const bool late = std::ranges::find(error.ranks(), launch.rank) != error.ranks().end();
+  const bool ended =
+      launch.present && launch.rank != first && wait_for_the_end(late ? kTurn : kSurvivorsTurn);
   if (!ended) complain(message(error));
   leave(code);
 }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/version.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/train/job_trace.h"
 
@@ -44,6 +45,7 @@ Records::Records(const TrainFlags& f, bool chief, const engine::Log& log)
 void Records::start(const TrainFlags& f, const engine::Strategy& strategy,
                     const std::string& optimizer, const std::string& data, std::int64_t done,
                     std::int64_t steps) {
+  step_ = done;
   if (!events_) return;
   events_->write("start", {{"model", f.model},
                            {"data", data},
@@ -51,20 +53,19 @@ void Records::start(const TrainFlags& f, const engine::Strategy& strategy,
                            {"replicas", std::int64_t(strategy.membership().size)},
                            {"batch", std::uint64_t(f.data.global_batch)},
                            {"optimizer", optimizer},
+                           {"seed", f.data.seed},
+                           {"algorithm", strategy.algorithm()},
+                           {"version", std::string(engine::version())},
                            {"first_step", done},
                            {"steps", steps}});
 }
 
-void Records::end(const engine::History& history, const std::string& reason) {
-  if (!events_) return;
-  events_->write("end", {{"first_step", history.first_step},
-                         {"step", history.steps},
-                         {"seconds", history.seconds},
-                         {"reason", reason}});
+void Records::end(std::int64_t step, const std::string& reason) {
+  if (events_) events_->write("end", {{"step", step}, {"reason", reason}});
 }
 
 void Records::step(const engine::StepReport& report) {
-  const std::int64_t step = report.step + 1;  // steps done, as checkpoints count them
+  const std::int64_t step = step_ = report.step + 1;  // steps done, as checkpoints count them
   if (events_) {
     events_->write("step", {{"step", step},
                             {"loss", report.loss},

@@ -5,7 +5,7 @@
 //
 // Steps are numbered from 1. Evaluations and checkpoints have the number of the last step before
 // them. Events of the log: start (of a run, and again after a retry), step, evaluation, checkpoint,
-// end (absent if an error ended the run), with servers traffic (worker 0's bytes and rows in the
+// end (absent if the process was killed), with servers traffic (worker 0's bytes and rows in the
 // step), and with scaled losses loss_scale. A run that continues repeats the steps after its
 // `first_step`, which an earlier run may have logged.
 // comm_exposed_ms is the wait of rank 0's thread in the step. Without a value (train_result.h)
@@ -34,7 +34,7 @@ class Records {
   Records(const TrainFlags& flags, bool chief, const engine::Log& log);
   // The chief's step thread calls `step`; the trainer's thread calls the others in between.
   // `done`: steps before the first one, of all `steps`. Fields: model, data, strategy, replicas,
-  // batch, optimizer, first_step, steps.
+  // batch, optimizer, seed, algorithm, version, first_step, steps.
   void start(const TrainFlags& flags, const engine::Strategy& strategy,
              const std::string& optimizer, const std::string& data, std::int64_t done,
              std::int64_t steps);
@@ -46,8 +46,9 @@ class Records {
   void evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs);
   void checkpoint(std::int64_t step);  // field: step
   engine::Profile* profile() { return profile_ ? &*profile_ : nullptr; }
-  // `reason`: "done", or the name of a signal. Fields: first_step, step, seconds, reason.
-  void end(const engine::History& history, const std::string& reason);
+  // `reason`: "done", the name of a signal, or the text of an error. Fields: step, reason.
+  void end(std::int64_t step, const std::string& reason);
+  void failed(const std::string& error) { end(step_, error); }
   // Writes the trace after training. Collective.
   void close(engine::Strategy& strategy);
   // Returns the files that the chief wrote, with only the last checkpoint. Call it after close.
@@ -57,6 +58,7 @@ class Records {
   engine::Log log_;
   std::string folder_, log_file_, trace_file_;  // as the flags name them
   std::int64_t checkpoint_ = -1;                // step of the last checkpoint
+  std::int64_t step_ = 0;                       // last one that was reported
   std::optional<engine::EventLog> events_;
   std::optional<engine::Summary> summary_;
   std::optional<engine::Profile> profile_;

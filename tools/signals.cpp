@@ -53,7 +53,7 @@ const std::atomic<int>& watch_signals() {
 std::string signal_name(int signal) {
   for (const auto& [number, name] : kEnding)
     if (number == signal) return name;
-  return "a signal to another process";
+  return "a signal";
 }
 
 void unwatch_signals() {

@@ -20,7 +20,7 @@ namespace lockstep::tools {
 // a person, replace others. It is static, because a handler can reach nothing else.
 const std::atomic<int>& watch_signals();
 
-// Returns "SIGINT" for its number, or "a signal to another process" for 0.
+// Returns "SIGINT" for its number, or "a signal" for a number that is none of these.
 std::string signal_name(int signal);
 
 // Restores the default handlers, so that a signal ends the program at once. Call it if an abrupt

@@ -320,11 +320,14 @@ class Reports {
     if (history.traffic) progress_.say(traffic_text(*history.traffic, history.traffic_steps));
     for (const std::string& line : memory) progress_.say(line);
     records_.close(strategy);
-    records_.end(history, history.interrupted == 0 ? "done" : signal_name(*interrupt_));
+    const std::string end = history.interrupted == 0 ? "done" : signal_name(history.interrupted);
+    records_.end(history.steps, end);
     for (const std::string& file : records_.files()) f_.verbosity.written(file);
     if (history.interrupted != 0) {
+      const int rank = history.interrupted_rank;
       const std::string stopped =
-          fmt::format("stopped by {} after step {}", signal_name(*interrupt_), history.steps);
+          fmt::format("stopped by {}{} after step {}", end,
+                      rank == 0 ? "" : fmt::format(" to rank {}", rank), history.steps);
       results_.say(f_.files.checkpoints.empty()
                        ? stopped + ", and nothing was saved; --checkpoints names a folder"
                        : fmt::format("{}, which was saved in {}; the same command continues there",
@@ -443,7 +446,14 @@ int train(const TrainFlags& given, const Program& program) {
   Reports reports(f, sets, *strategy, *records, rule.describe(), log);
   engine::FitOptions fit = fit_options(f, sets, interrupt);
   reports.listen(fit);
-  const engine::History history = trainer.fit(*sets.train, fit);
+  const engine::History history = [&] {
+    try {
+      return trainer.fit(*sets.train, fit);
+    } catch (const engine::Error& error) {
+      records->failed(error.what());
+      throw;
+    }
+  }();
   reports.end(history, session.memory_of_gpus(), *strategy);
   // The job ends only here: if the chief died before it printed its result, the others would report
   // that.

@@ -358,7 +358,9 @@ void declare_output(CLI::App& app, TrainFlags& f) {
                  "(default: 20)")
       ->check(whole_number(1, kMostProfiled));
   app.add_flag("--placement", f.placement, "print the location, bytes and bucket of each variable");
-  app.add_flag("--json", f.json, "print one JSON object as the last line of standard output");
+  app.add_flag("--json", f.json,
+               "print the result as one JSON object, the only line on standard output; everything "
+               "else goes to standard error");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -11,24 +12,29 @@
 namespace lockstep::tools {
 namespace {
 
+// Returns milliseconds; more digits than these are not measured.
+double ms(double seconds) {
+  return std::round(seconds * 1e6) / 1e3;
+}
+
 // Returns the times in milliseconds.
 nlohmann::json to_json(const engine::StepTimes& times) {
   nlohmann::json ranks = nlohmann::json::array();
   for (const engine::RankTimes& rank : times.ranks) {
-    ranks.push_back({{"step_p10_ms", rank.step_p10 * 1e3},
-                     {"step_ms", rank.step * 1e3},
-                     {"step_p90_ms", rank.step_p90 * 1e3},
-                     {"step_p99_ms", rank.step_p99 * 1e3},
-                     {"step_most_ms", rank.step_most * 1e3},
-                     {"work_ms", rank.work * 1e3},
-                     {"waited_ms", rank.waited * 1e3},
-                     {"messages_ms", rank.messages * 1e3}});
+    ranks.push_back({{"step_p10_ms", ms(rank.step_p10)},
+                     {"step_ms", ms(rank.step)},
+                     {"step_p90_ms", ms(rank.step_p90)},
+                     {"step_p99_ms", ms(rank.step_p99)},
+                     {"step_most_ms", ms(rank.step_most)},
+                     {"work_ms", ms(rank.work)},
+                     {"waited_ms", ms(rank.waited)},
+                     {"messages_ms", ms(rank.messages)}});
   }
   const auto hidden = times.hidden_percent();
   return {{"slowest_rank", times.slowest},
-          {"waited_for_slowest_ms", times.waited_for_slowest * 1e3},
-          {"late_in_turn_ms", times.late_in_turn * 1e3},
-          {"comm_exposed_ms", times.exposed * 1e3},
+          {"waited_for_slowest_ms", ms(times.waited_for_slowest)},
+          {"late_in_turn_ms", ms(times.late_in_turn)},
+          {"comm_exposed_ms", ms(times.exposed)},
           {"comm_hidden_percent", hidden ? nlohmann::json(*hidden) : nlohmann::json()},
           {"ranks", std::move(ranks)}};
 }

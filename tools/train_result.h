@@ -31,7 +31,7 @@ nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strateg
 //                            counts no right answers, and test_top5 also for five classes or fewer.
 //                            test_auc is null unless there are two classes.
 //   algorithm, reason        the all-reduce, by sizes as --algorithm takes them if buckets differ
-//   interrupted              the signal that ended the run; absent if none did
+//   interrupted              the signal that ended the run, sent to any process; absent if none did
 //   traffic                  with servers, the chief's workers together: steps, bytes and rows (of
 //                            tables) pulled and pushed, bytes_per_step, rows_per_step
 //   step_times               this run's steps, in milliseconds, as engine/report/step_times.h

@@ -89,7 +89,7 @@ class Job {
     std::list<std::function<void(const engine::Error&)>>::iterator at_;
   };
 
-  // Describes what the process does, in errors of deaths: "<before>rank 2 (process 4711)
+  // Describes what the process does, in errors of deaths: "<before>rank 2 (pid 4711)
   // died<after>". The description holds while this object lives. The latest one counts.
   class Activity {
    public:

@@ -124,8 +124,7 @@ std::string name(const PeerProcess& peer) {
 
 engine::Error death(const PeerProcess& peer, std::string_view prefix, std::string_view suffix) {
   return {Code::kPeerLost,
-          fmt::format("{}{} (process {}) died{}", prefix, name(peer), peer.pid, suffix),
-          peer.ranks};
+          fmt::format("{}{} (pid {}) died{}", prefix, name(peer), peer.pid, suffix), peer.ranks};
 }
 
 PeerWatch::PeerWatch(Lost lost) : state_(std::make_unique<State>(std::move(lost))) {}
@@ -134,7 +133,7 @@ PeerWatch::~PeerWatch() = default;
 void PeerWatch::add(const PeerProcess& peer) {
   const auto file = int(syscall(SYS_pidfd_open, peer.pid, 0));
   if (file < 0 && errno != ESRCH) {
-    fail(Code::kIo, "cannot watch {} (process {}): {}; it needs pidfd_open, Linux 5.3 or newer",
+    fail(Code::kIo, "cannot watch {} (pid {}): {}; it needs pidfd_open, Linux 5.3 or newer",
          name(peer), peer.pid, std::strerror(errno));
   }
   Watched watched{peer, Descriptor(file)};

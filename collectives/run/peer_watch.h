@@ -20,7 +20,7 @@ struct PeerProcess {
 };
 // Returns "rank 2" or "ranks 4 to 7", or "this process" if it has no ranks.
 std::string name(const PeerProcess& peer);
-// Returns Error(kPeerLost) with the peer's ranks: "rank 2 (process 4711) died", between `prefix`
+// Returns Error(kPeerLost) with the peer's ranks: "rank 2 (pid 4711) died", between `prefix`
 // and `suffix`.
 engine::Error death(const PeerProcess& peer, std::string_view prefix = {},
                     std::string_view suffix = {});

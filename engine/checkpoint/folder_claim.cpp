@@ -15,7 +15,7 @@ namespace {
 std::string this_process() {
   std::array<char, 256> host{};
   const bool named = ::gethostname(host.data(), host.size() - 1) == 0 && host[0] != '\0';
-  return fmt::format("process {} on host {}", ::getpid(), named ? host.data() : "unknown");
+  return fmt::format("pid {} on host {}", ::getpid(), named ? host.data() : "unknown");
 }
 
 }  // namespace

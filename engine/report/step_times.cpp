@@ -85,6 +85,7 @@ std::string StepTimes::describe() const {
   std::string text = fmt::format("a step takes {} (median; 99th percentile {})",
                                  milliseconds(rank.step), milliseconds(rank.step_p99));
   if (ranks.size() == 1) return text;
+  text += "; medians of its parts, which need not add up:";
   const auto part = [&](double seconds, const std::string& what) {
     text += fmt::format("\n{:>10}  {}", milliseconds(seconds), what);
   };

@@ -12,6 +12,7 @@
 
 #include "engine/base/quantity.h"
 #include "engine/checkpoint/checkpoint_size.h"
+#include "engine/train/run_end.h"
 #include "engine/train/training_loop.h"
 #include "engine/train/work_queue.h"
 
@@ -208,7 +209,8 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       const bool lost = error.code() == Code::kPeerLost || error.code() == Code::kTimeout;
       if (!again) strategy_.gave_up(error);
       if (lost && fit.checkpoints) {
-        throw error.with(error.what() + how_it_goes_on(*fit.checkpoints, "the same command"));
+        throw error.with(error.what() + hosts_of(strategy_, error) +
+                         how_it_goes_on(*fit.checkpoints, "the same command"));
       }
       if (!again) throw;
       ++restores;
@@ -377,10 +379,8 @@ History Trainer::run(Fit& fit) {
     std::nth_element(rates.begin(), middle, rates.end());
     fit.history.images_per_second = *middle;
   }
-  if (fit.progress.stopped) {
-    const int mine = options.interrupt != nullptr ? options.interrupt->load() : 0;
-    fit.history.interrupted = mine != 0 ? mine : fit.progress.stopped;
-  }
+  fit.history.interrupted = fit.progress.stopped;
+  if (fit.progress.stopped) find_interrupt(strategy_, options.interrupt, fit.history);
   return fit.history;
 }
 

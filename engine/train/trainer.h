@@ -146,9 +146,11 @@ struct History {
   // The total traffic of the steps that this process's replicas made, if there are servers.
   std::optional<Traffic> traffic = {};
   std::int64_t traffic_steps = 0;  // each replica's part of a step counts
-  int interrupted = 0;             // *interrupt; SIGTERM if another process was interrupted
-  int restores = 0;                // restores after errors
-  int fallbacks = 0;               // layers and losses run on the host
+  // The *interrupt that ended the run, of the first process that had one; 0: none did.
+  int interrupted = 0;
+  int interrupted_rank = 0;  // the first rank of that process
+  int restores = 0;          // restores after errors
+  int fallbacks = 0;         // layers and losses run on the host
 };
 
 struct TrainerOptions {

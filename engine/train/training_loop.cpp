@@ -172,7 +172,11 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
   if (options_.interrupt != nullptr && options_.interrupt->load() != 0) mine.stop = 1;
   const std::chrono::duration<double> since_saved = Clock::now() - progress_.saved_at;
   const bool by_time = !options_.checkpoints.empty() && options_.every_seconds > 0;
-  if (r.rank == 0 && by_time && since_saved.count() >= options_.every_seconds) mine.save = 1;
+  // One vote: the sums of the next step come after the save, and would ask for another one.
+  if (r.rank == 0 && by_time && !voted_to_save_ && since_saved.count() >= options_.every_seconds) {
+    voted_to_save_ = true;
+    mine.save = 1;
+  }
   return mine;
 }
 

@@ -57,6 +57,7 @@ class TrainingLoop {
   std::uint64_t seed_;
   int first_rank_;
   Progress& progress_;
+  bool voted_to_save_ = false;  // rank 0 alone
   std::mutex mutex_;
 };
 

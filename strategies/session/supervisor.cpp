@@ -102,7 +102,7 @@ int Supervisor::run(char** argv, const TaskOptions& task) {
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     const int signal = WTERMSIG(status);
     if (asked_to_end_ || signal == passed_on_) return kBySignal + signal;
-    const std::string death = fmt::format("{} (process {}) was killed by signal {} ({})", task.name,
+    const std::string death = fmt::format("{} (pid {}) was killed by signal {} ({})", task.name,
                                           process, signal, strsignal(signal));
     if (number == task.restarts)
       engine::fail(

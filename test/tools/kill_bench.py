@@ -124,7 +124,7 @@ def main():
         os.kill(job.pids[victim], signal.SIGKILL)
         took = job.others_gone(victim, 20)
         failed, text = job.end(), job.text()
-        said = re.findall(rf"rank {victim} \(process \d+\) died[^\n]*{what}", text)
+        said = re.findall(rf"rank {victim} \(pid \d+\) died[^\n]*{what}", text)
         print(f"kill {number + 1}: rank {victim}, the others were gone after {took:.2f} s: {said[0] if said else '-'}")
         if took > LIMIT or not failed or not said:
             bad += 1

@@ -131,7 +131,7 @@ class Folder(Case):
                 for other in ((), prefix):
                     second = ["train", *SMALL, *(COLLECTIVE if other else []), "--checkpoints", folder]
                     begin = time.monotonic()
-                    refused(self, second, 74, [f"{folder} is in use", f"process {chief} on host {platform.node()}"],
+                    refused(self, second, 74, [f"{folder} is in use", f"pid {chief} on host {platform.node()}"],
                             prefix=other)
                     self.assertLess(time.monotonic() - begin, 20)
                 code, said = first.end(signal.SIGTERM, chief)
@@ -159,7 +159,7 @@ class Folder(Case):
         with Started(folder, "--every", "200", *COLLECTIVE, prefix=mpirun(3) + ["--enable-recovery"]) as job:
             ranks = children(job.job.pid)
             _, said = job.end(signal.SIGKILL, ranks[-1])
-        told = [line for line in said.splitlines() if f"rank 2 (process {ranks[-1]}) died" in line]
+        told = [line for line in said.splitlines() if f"rank 2 (pid {ranks[-1]}) died" in line]
         self.assertTrue(told, said)
         for line in told:
             self.assertIn(f"the same command continues from step {whole(folder)[-1]}", line)

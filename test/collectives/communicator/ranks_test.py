@@ -140,7 +140,7 @@ class Ranks(unittest.TestCase):
         lines = [line for line in done.stdout.splitlines() if line.startswith("error")]
         self.assertEqual(len(lines), 2, done.stdout + done.stderr)
         for line in lines:
-            self.assertRegex(line, r"error peer.lost: rank 1 \(process \d+\) died")
+            self.assertRegex(line, r"error peer.lost: rank 1 \(pid \d+\) died")
 
     def test_a_rank_that_dies_in_calibration_is_named_at_once(self):
         for where in ("calibrate", "exchange"):  # in a probe, and where the others wait for its times
@@ -151,7 +151,7 @@ class Ranks(unittest.TestCase):
             self.assertEqual(len(lines), 2, where + done.stdout + done.stderr)
             for line in lines:
                 # Who waits for a probe's plan says that, too; where all wait for times, nobody does.
-                self.assertRegex(line, r"^error peer.lost: calibration: rank 1 \(process \d+\) died while costs were measured"
+                self.assertRegex(line, r"^error peer.lost: calibration: rank 1 \(pid \d+\) died while costs were measured"
                                        r"(; rank [02] waits for [^;]*; arrived: (0|2|0 2); missing: rank 1)?$")
 
     def test_a_death_while_something_is_made_or_summed_is_named_at_once_and_the_session_ends(self):
@@ -164,7 +164,7 @@ class Ranks(unittest.TestCase):
             errors = [line for line in lines if line.startswith("error")]
             self.assertEqual(len(errors), 2, part + done.stdout + done.stderr)
             for line in errors:
-                self.assertRegex(line, r"error peer.lost: rank 1 \(process \d+\) died")
+                self.assertRegex(line, r"error peer.lost: rank 1 \(pid \d+\) died")
 
     def test_a_rank_that_stops_calling_is_named_within_the_deadline(self):
         done = job(3, "stop", "--enable-recovery")

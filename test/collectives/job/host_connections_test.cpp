@@ -29,7 +29,7 @@ TEST(HostConnections, ADeathWhileTheyAreMadeEndsThem) {
     const std::string nobody = "127.0.0.1:1\n" + std::string(64, '0');
     collectives::all_or_none(*views[1], "sum: addresses of the ranks", [&] { return nobody; });
     EXPECT_TRUE(await(others_sleep));
-    views[1]->abandon({engine::Code::kPeerLost, "rank 1 (process 4711) died"});
+    views[1]->abandon({engine::Code::kPeerLost, "rank 1 (pid 4711) died"});
   });
   const auto begin = engine::Clock::now();
   try {
@@ -38,7 +38,7 @@ TEST(HostConnections, ADeathWhileTheyAreMadeEndsThem) {
     ADD_FAILURE() << "connected with nobody";
   } catch (const engine::Error& error) {
     EXPECT_EQ(error.code(), engine::Code::kPeerLost);
-    EXPECT_STREQ(error.what(), "rank 1 (process 4711) died");
+    EXPECT_STREQ(error.what(), "rank 1 (pid 4711) died");
   }
   EXPECT_LT(engine::Clock::now() - begin, 30s);
 }

@@ -113,7 +113,7 @@ TEST(Job, NamesThePlanThatStartsAfterADeath) {
     const auto ops = kernels();
     RankLink link = sum(job, *ops, collectives::find_algorithm("direct"));
     if (job.rank() == 1) return;
-    job.stop({Code::kPeerLost, "rank 1 (process 4711) died", {1}});
+    job.stop({Code::kPeerLost, "rank 1 (pid 4711) died", {1}});
     const auto told = [&] {
       try {
         link.start(0);
@@ -124,9 +124,9 @@ TEST(Job, NamesThePlanThatStartsAfterADeath) {
       }
       return std::string("nothing");
     };
-    EXPECT_THAT(told(), AllOf(StartsWith("rank 1 (process 4711) died; rank 0 waits for"),
+    EXPECT_THAT(told(), AllOf(StartsWith("rank 1 (pid 4711) died; rank 0 waits for"),
                               HasSubstr("a mean of 1000 numbers"), HasSubstr("missing: rank 1")));
-    EXPECT_EQ(told(), "rank 1 (process 4711) died");
+    EXPECT_EQ(told(), "rank 1 (pid 4711) died");
   });
 }
 
@@ -180,7 +180,7 @@ class JobDeaths : public testing::Test {
   }
   void kill_rank(int rank) { end(std::exchange(children_[rank - 1], 0)); }
   std::string death(int rank, int pid) const {
-    return fmt::format("rank {} (process {}) died", rank, pid);
+    return fmt::format("rank {} (pid {}) died", rank, pid);
   }
   std::string lost() const {
     EXPECT_TRUE(await([&] { return job_->lost().has_value(); }));

@@ -166,8 +166,8 @@ TEST(Faults, OnlyThoseWhoWereLostAreMissingWhereverTheReasonNamesThem) {
     std::string missing;
   };
   for (const Case& c : {
-           Case{"rank 1 (process 4711) died", {1}, "rank 1"},
-           Case{"ranks 1 to 2 (process 4711) died", {1, 2}, "ranks 1 2"},
+           Case{"rank 1 (pid 4711) died", {1}, "rank 1"},
+           Case{"ranks 1 to 2 (pid 4711) died", {1, 2}, "ranks 1 2"},
            Case{"rank 2 is lost, rank 1 notices", {2}, "rank 2"},
            Case{"one died; another died", {3, 1, 3}, "ranks 1 3"},
            Case{"rank 1 died", {}, "ranks 1 2 3"},
@@ -212,13 +212,13 @@ TEST(Faults, ARankOfAnotherHostThatWaitsInAnotherPlanIsElsewhere) {
     for (const int rank : {0, 2}) job.executor(rank).progress();
     std::this_thread::sleep_for(milliseconds(1));
   }
-  job.team(0).stop({Code::kPeerLost, "rank 1 (process 4711) died", {1}});
+  job.team(0).stop({Code::kPeerLost, "rank 1 (pid 4711) died", {1}});
   try {
     job.executor(0).wait(0);
     ADD_FAILURE() << "rank 1 was lost";
   } catch (const engine::Error& error) {
     EXPECT_STREQ(error.what(),
-                 "rank 1 (process 4711) died; rank 0 waits for one (ring, 40 bytes); arrived: 0; "
+                 "rank 1 (pid 4711) died; rank 0 waits for one (ring, 40 bytes); arrived: 0; "
                  "elsewhere: 2; missing: rank 1");
   }
 }

@@ -207,11 +207,11 @@ TEST(PeerWatch, EndsAtOnceWithPeersAlive) {
 TEST(PeerWatch, ADeathNamesTheRanksAndCarriesThem) {
   const engine::Error one = death({{3}, 4711});
   EXPECT_EQ(one.code(), engine::Code::kPeerLost);
-  EXPECT_STREQ(one.what(), "rank 3 (process 4711) died");
+  EXPECT_STREQ(one.what(), "rank 3 (pid 4711) died");
   EXPECT_THAT(one.ranks(), ElementsAre(3));
   EXPECT_FALSE(one.located());
   const engine::Error more = death({{4, 5, 6}, 7}, "calibration: ", " while costs were measured");
-  EXPECT_STREQ(more.what(), "calibration: ranks 4 to 6 (process 7) died while costs were measured");
+  EXPECT_STREQ(more.what(), "calibration: ranks 4 to 6 (pid 7) died while costs were measured");
   EXPECT_THAT(more.ranks(), ElementsAre(4, 5, 6));
 }
 

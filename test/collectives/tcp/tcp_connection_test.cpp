@@ -304,7 +304,7 @@ TEST(TcpConnection, AHalfReadReasonIsNotTakenForAMessage) {
   constexpr int kTag = 6;
   std::array<std::byte, 1024> why;
   const std::size_t bytes =
-      engine::write_error({Code::kPeerLost, "rank 4 (process 4711) died", {4}}, why);
+      engine::write_error({Code::kPeerLost, "rank 4 (pid 4711) died", {4}}, why);
   for (const std::size_t posted : {std::size_t(4096), bytes}) {
     int files[2] = {-1, -1};
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
@@ -322,7 +322,7 @@ TEST(TcpConnection, AHalfReadReasonIsNotTakenForAMessage) {
       ADD_FAILURE();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kPeerLost);
-      EXPECT_STREQ(error.what(), "rank 4 (process 4711) died");
+      EXPECT_STREQ(error.what(), "rank 4 (pid 4711) died");
       EXPECT_THAT(error.ranks(), ElementsAre(4));
     }
     EXPECT_THAT(through, IsEmpty());
@@ -414,7 +414,7 @@ void expect_message_and_reason(Connection& reader, std::size_t bytes) {
       reader.progress(true, true, through);
     ADD_FAILURE();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "rank 3 (process 4711) died");
+    EXPECT_STREQ(error.what(), "rank 3 (pid 4711) died");
     EXPECT_THAT(error.ranks(), ElementsAre(3));
   }
   EXPECT_THAT(through, ElementsAre(7));
@@ -433,7 +433,7 @@ TEST(TcpConnection, APeerThatReadsLateAndStillSendsHearsTheReason) {
   auto transport = std::make_unique<RankTransport>(0, std::move(met));
   transport->post_send(1, 1, data.data(), data.size());
   std::jthread abort([&] {
-    transport->abort({Code::kPeerLost, "rank 3 (process 4711) died", {3}});
+    transport->abort({Code::kPeerLost, "rank 3 (pid 4711) died", {3}});
     transport.reset();
   });
   EXPECT_TRUE(test::await(test::others_sleep));
@@ -450,7 +450,7 @@ TEST(TcpConnection, AnEndWithUnreadBytesTakesNothingBackOfWhatWasSent) {
   {
     std::array<std::byte, 1024> memory;
     const std::size_t bytes =
-        engine::write_error({Code::kPeerLost, "rank 3 (process 4711) died", {3}}, memory);
+        engine::write_error({Code::kPeerLost, "rank 3 (pid 4711) died", {3}}, memory);
     Connection connection(std::move(mine), 1, "h1");
     connection.post_send(1, 1, data.data(), data.size(), sent);
     connection.begin_abort(std::span(memory).first(bytes));

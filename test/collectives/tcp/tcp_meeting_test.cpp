@@ -365,11 +365,11 @@ TEST(TcpMeeting, WhatIsKnownMeanwhileEndsItAtOnce) {
     const int me = calls ? 0 : 1;
     const Error error = error_of([&] {
       (calls ? zero : one).connect({me}, {{me, 1 - me}}, address, kTestKey, 60s, [&] {
-        if (dead) engine::fail(Code::kPeerLost, "rank {} (process 4711) died", 1 - me);
+        if (dead) engine::fail(Code::kPeerLost, "rank {} (pid 4711) died", 1 - me);
       });
     });
     EXPECT_EQ(error.code(), Code::kPeerLost);
-    EXPECT_EQ(error.what(), fmt::format("rank {} (process 4711) died", 1 - me));
+    EXPECT_EQ(error.what(), fmt::format("rank {} (pid 4711) died", 1 - me));
   }
   EXPECT_LT(engine::Clock::now() - begin, 30s);
 }

@@ -35,7 +35,7 @@ TEST(FolderClaimTest, TheSecondRunIsToldWhoHasTheFolder) {
     FAIL() << "two have the folder";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kIo);
-    EXPECT_THAT(error.what(), HasSubstr("runs/digits is in use: process "));
+    EXPECT_THAT(error.what(), HasSubstr("runs/digits is in use: pid "));
     EXPECT_THAT(error.what(), HasSubstr(std::to_string(::getpid())));
     EXPECT_THAT(error.what(), HasSubstr(" on host "));
   }

@@ -136,7 +136,8 @@ StepTimes written(double work, double exposed, double others, double steps) {
 
 TEST(StepTimesTest, EachPartThatMattersHasALine) {
   EXPECT_EQ(written(0.00987, 0.00045, 1.52, 10).describe(),
-            "a step takes 12.3 ms (median; 99th percentile 123 ms)\n"
+            "a step takes 12.3 ms (median; 99th percentile 123 ms); medians of its parts, "
+            "which need not add up:\n"
             "   9.87 ms  work of the slowest rank, 1\n"
             "   0.45 ms  communication that computation does not hide\n"
             "   1520 ms  waits of the other ranks for rank 1");

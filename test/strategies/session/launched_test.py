@@ -50,7 +50,7 @@ class Launched(unittest.TestCase):
         for name in ("/job:ps/task:0", "/job:ps/task:1"):
             self.assertEqual(len({address for _, address in starts[name]}), 1)
             self.assertIn(f"{starts[name][0][1]} came back with 2", back)
-            self.assertRegex(done.stderr, re.escape(name) + r" \(process \d+\) was killed by signal 9 \(Killed\): it is "
+            self.assertRegex(done.stderr, re.escape(name) + r" \(pid \d+\) was killed by signal 9 \(Killed\): it is "
                              r"started again, 1 of 3 times")
         self.assertEqual(len(back), 2, back)
 
@@ -58,7 +58,7 @@ class Launched(unittest.TestCase):
         done = self.job("chief")
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(done.stdout.count("/job:worker/task:0 start"), 1)
-        self.assertRegex(done.stdout, r"failed: /job:worker/task:0 \(process \d+\) was killed by signal 9 \(Killed\), and is not "
+        self.assertRegex(done.stdout, r"failed: /job:worker/task:0 \(pid \d+\) was killed by signal 9 \(Killed\), and is not "
                          "started again")
 
     def test_the_code_of_a_job_is_that_of_the_chief_who_failed(self):

@@ -70,9 +70,9 @@ class Supervisor(unittest.TestCase):
         self.assertEqual(len(set(seen)), 3)
         self.assertEqual(len(err), 3, err)
         for number in range(2):
-            self.assertIn(f"worker 1 (process {seen[number]}) was killed by signal 9 (Killed): it is started again, "
+            self.assertIn(f"worker 1 (pid {seen[number]}) was killed by signal 9 (Killed): it is started again, "
                           f"{number + 1} of 2 times", err[number])
-        self.assertEqual(err[2], f"error peer lost: worker 1 (process {seen[2]}) was killed by signal 9 (Killed), and is not "
+        self.assertEqual(err[2], f"error peer lost: worker 1 (pid {seen[2]}) was killed by signal 9 (Killed), and is not "
                          "started again: all 2 restarts are used up")
 
     def test_a_defect_is_a_death(self):

@@ -298,7 +298,7 @@ TEST(Law4, ADeathThatOthersToldOfEndsTheJobWithoutWaiting) {
   strategies::CollectiveAllReduce strategy(replicas(2), *bootstraps[0]);
   strategy.abort(Error(Code::kInvalid, "ranks ask for different things"));
   EXPECT_NO_THROW(bootstraps[0]->throw_if_abandoned());
-  strategy.abort(Error(Code::kPeerLost, "rank 1 (process 4711) died"));
+  strategy.abort(Error(Code::kPeerLost, "rank 1 (pid 4711) died"));
   try {
     bootstraps[0]->throw_if_abandoned();
     FAIL() << "the job would end as if all were there";

@@ -350,13 +350,12 @@ TEST(GpuIpc, AProcessThatDiesIsNamedByWhoWaitsForAGpu) {
   two.on_step = [&](auto& strategy, auto& all, std::int64_t step, auto&) {
     if (step != 2) return;
     all.stick();
-    strategy.abort(engine::Error(Code::kPeerLost, "rank 1 (process 7) died"));
+    strategy.abort(engine::Error(Code::kPeerLost, "rank 1 (pid 7) died"));
   };
   const auto begin = engine::Clock::now();
   EXPECT_THROW(two.train(small(DType::kFloat32)), engine::Error);
   EXPECT_LT(engine::Clock::now() - begin, std::chrono::minutes(1));
-  for (const std::string& error : two.errors)
-    EXPECT_THAT(error, HasSubstr("rank 1 (process 7) died"));
+  for (const std::string& error : two.errors) EXPECT_THAT(error, HasSubstr("rank 1 (pid 7) died"));
 }
 
 TEST(GpuIpc, AGpuThatIsStuckIsWaitedForUntilTheDeadline) {
@@ -385,12 +384,11 @@ TEST(GpuIpc, WorkThatFailsBecauseAProcessDiedNamesTheProcess) {
       while (!over.stop_requested() && driver.device_get_count(&count) == CUDA_SUCCESS)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      strategy.abort(engine::Error(Code::kPeerLost, "rank 1 (process 7) died"));
+      strategy.abort(engine::Error(Code::kPeerLost, "rank 1 (pid 7) died"));
     });
   };
   EXPECT_THROW(two.train(job), engine::Error);
-  for (const std::string& error : two.errors)
-    EXPECT_THAT(error, HasSubstr("rank 1 (process 7) died"));
+  for (const std::string& error : two.errors) EXPECT_THAT(error, HasSubstr("rank 1 (pid 7) died"));
 }
 
 // The failed process's queued work completes, so no process keeps waiting for it.

@@ -197,7 +197,7 @@ TEST_F(Resume, ASecondRunIntoTheFolderIsRefusedAndTheFirstLosesNothing) {
       }
     };
     const Outcome first = run(job, way);
-    EXPECT_THAT(error, AllOf(HasSubstr(job.checkpoints + " is in use: process "),
+    EXPECT_THAT(error, AllOf(HasSubstr(job.checkpoints + " is in use: pid "),
                              HasSubstr(std::to_string(getpid()))))
         << way.name;
     EXPECT_EQ(first.history.steps, 20) << way.name;

@@ -446,7 +446,7 @@ TEST(Stop, AnEvaluationEndsInItsMidstOnAllReplicasAndItsStepIsSaved) {
     job.last_hears_alone = true;
     job.test = &test;
     const Outcome stopped = run(job, way);
-    EXPECT_NE(stopped.history.interrupted, 0) << way.name;
+    EXPECT_EQ(stopped.history.interrupted, 15) << way.name;
     EXPECT_EQ(stopped.history.steps, 4) << way.name << ": an epoch";
     EXPECT_FALSE(stopped.history.test.has_value()) << way.name;
     EXPECT_LT(test.read(), 500) << way.name;

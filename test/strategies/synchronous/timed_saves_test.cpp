@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "engine/checkpoint/checkpoint.h"
 #include "test/strategies/small_job.h"
@@ -63,6 +65,18 @@ TEST_F(TimedSaves, BeforeTheTimeIsOverThereIsOnlyTheOneAtTheEnd) {
   job.every_seconds = 3600;
   train_mirrored(job, replicas(2));
   EXPECT_EQ(steps(), std::vector{job.steps});
+}
+
+// The vote of a step counts one step later, when another vote is already under way.
+TEST_F(TimedSaves, AnIntervalHasOneCheckpoint) {
+  Job job;
+  job.checkpoints = folder_;
+  job.every_seconds = 0.5;
+  job.on_step = [](const engine::StepReport& report) {
+    if (report.step == 3) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  };
+  train_mirrored(job, replicas(2));
+  EXPECT_EQ(steps().size(), 2u);  // one by time, one at the end
 }
 
 }  // namespace timed_saves_test

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#include "engine/train/run_end.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep::engine {
+
+std::string hosts_of(const Strategy& strategy, const Error& error) {
+  std::string text;
+  for (const int rank : error.ranks()) {
+    const std::string host = error.code() == Code::kTimeout ? strategy.host_of(rank) : "";
+    if (!host.empty()) text += fmt::format("; rank {} is on host {}", rank, host);
+  }
+  return text;
+}
+
+void find_interrupt(Strategy& strategy, const std::atomic<int>* interrupt, History& history) {
+  const int first = strategy.membership().rank;
+  strategy.run([&](Replica& replica) {
+    const double mine[] = {double(interrupt != nullptr ? interrupt->load() : 0)};
+    const std::vector<double> all = strategy.gather(replica, mine, "the interrupt of the run");
+    if (replica.rank != first) return;
+    const auto found = std::ranges::find_if(all, [](double one) { return one != 0; });
+    if (found == all.end()) return;
+    history.interrupted = int(*found);
+    history.interrupted_rank = int(found - all.begin());
+  });
+}
+
+}  // namespace lockstep::engine
