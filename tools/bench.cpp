@@ -63,16 +63,17 @@ collectives::RankProcessors bind(const collectives::JobRanks& ranks) {
 // Returns the measured costs of the ranks of this job; the same on all. Collectives other than
 // all-reduce have only one algorithm, so nothing is measured for them. Call it before any rank is
 // bound, because other commands discover and store the costs of an unbound machine.
-collectives::Topology costs(const BenchFlags& f, const bench::Rank& rank) {
+collectives::Calibration costs(const BenchFlags& f, const bench::Rank& rank, bool threads) {
   const auto found = collectives::discover(rank.job.bootstrap(), {"cpu:0"});
-  if (f.assumed || rank.job.size() == 1 || f.collective != "all_reduce") return found;
+  if (f.assumed || rank.job.size() == 1 || f.collective != "all_reduce") return {.topology = found};
   collectives::CalibrationOptions options;
-  options.cache = collectives::cache_folder();
+  // Threads of a benchmark are other ranks than replicas of a job.
+  if (!threads) options.cache = collectives::cache_folder();
   options.fresh = true;  // a benchmark needs current costs
   if (!f.verbosity.quiet) options.tell = complain;
   const auto calibration = collectives::calibrate(rank.job, found, rank.ops, options);
   if (!calibration.note.empty()) complain(calibration.note);
-  return calibration.topology;
+  return calibration;
 }
 
 std::string ranks_line(const bench::Rank& rank, int processors, bool threads, double barrier_ns) {
@@ -86,9 +87,8 @@ std::string ranks_line(const bench::Rank& rank, int processors, bool threads, do
       engine::count_text(std::uint64_t(processors), "processor"), collectives::machine().cpu);
   if (barrier_ns > 0) {
     text += fmt::format(
-        "# two ranks meet in {:.0f} ns, and an all-reduce needs one or more meetings{}\n",
-        barrier_ns,
-        barrier_ns < kSharedCore ? ": so near that the two processors share one real core" : "");
+        "# ranks 0 and 1 meet in {:.0f} ns{}\n", barrier_ns,
+        barrier_ns < kSharedCore ? ": as fast as two processors that share one real core" : "");
   }
   text.pop_back();  // newline of the last line
   return text;
@@ -102,12 +102,14 @@ class BenchOfRank {
       : f_(f), setting_(std::move(setting)), rank_(rank), form_(f.form()), meeting_(rank) {
     const std::vector<int>& host = rank.job.ranks().host;
     setting_.task.host = host;
+    setting_.task.threads = threads;
     sizes_ = f.counts();
     bench::require_room(rank, threads, bytes_taken(), "a benchmark of " + f.most());
-    const collectives::Topology topology = costs(f, rank);
-    if (topology.costs_are == "measured") setting_.wire = topology.wire.bandwidth;
+    const collectives::Calibration found = costs(f, rank, threads);
+    kept_ = found.kept;
+    if (found.topology.costs_are == "measured") setting_.wire = found.topology.wire.bandwidth;
     rank.job.set_access(collectives::memory_access(
-        topology.hosts[std::size_t(host[std::size_t(rank.job.rank())])].costs));
+        found.topology.hosts[std::size_t(host[std::size_t(rank.job.rank())])].costs));
     const collectives::RankProcessors processors = bind(rank.job.ranks());
     enough_ = processors.enough;
     const std::size_t here = rank.job.ranks().local().size();
@@ -119,7 +121,7 @@ class BenchOfRank {
                       processors.of_host));
     const double barrier_ns = meeting_.pair_ns();
     if (form_ == Form::kTable) say(ranks_line(rank, processors.of_host, threads, barrier_ns));
-    planned_ = bench::planned(setting_.task, topology, planned_counts());
+    planned_ = bench::planned(setting_.task, found.topology, planned_counts());
   }
 
   // Returns whether every result was right.
@@ -205,14 +207,16 @@ class BenchOfRank {
                                                : "these bytes on the measured wire") +
           " in percent of us (above 100: noise)\n"
           "# predicted: in place, in microseconds" +
-          (f_.assumed ? ", by assumed costs" : ", by costs that were measured now and kept") +
+          (f_.assumed ? ", by assumed costs" : ", by costs that were measured now") +
+          (kept_ ? " and kept for train and plan" : "") +
           "; beyond the trials (4 MiB on one host) by the model alone; wrong: elements with a "
           "wrong "
           "result");
       if (setting_.mpi)
         say("# MPI us: median in place of " + collectives::mpi::version() +
             "; ratio: MPI's time over lockstep's");
-      say(bench::kMarked + std::string(enough_ ? "; !: disturbed by other work" : ""));
+      say(fmt::format("{}; {}; ?: more than twice off the prediction", bench::kMarked,
+                      bench::kDisturbed));
     }
     say_same_plans();
     const bench::Rival rival = setting_.mpi ? bench::Rival::kMpi : bench::Rival::kNone;
@@ -228,7 +232,6 @@ class BenchOfRank {
         row.measured = bench::measure(rank_, meeting_, setting_, choice.algorithm, count);
         verdict_.add(row.measured.wrong);
         verdict_.add_rival(row.measured.rival_wrong);
-        if (!enough_) row.measured.in_place.wait = {};  // ranks wait for each other
         other_work_.add(row.measured.in_place.wait);
         rows.push_back(row);
         say(bench::to_text(row, form_, rival));
@@ -238,7 +241,8 @@ class BenchOfRank {
   }
 
   void write_plot(const std::vector<bench::Row>& rows) const {
-    bench::write_svg(f_.output.plot, rows, f_.title(rank_.job.size()),
+    bench::write_svg(f_.output.plot, rows,
+                     f_.title(rank_.job.size()) + ", " + collectives::machine().cpu,
                      bench::mpi_name(setting_.task.collective));
     f_.verbosity.written(f_.output.plot);
   }
@@ -260,9 +264,11 @@ class BenchOfRank {
         if (std::find(columns.begin(), columns.end(), name) == columns.end())
           columns.push_back(name);
     if (form_ == Form::kTable)
-      say("# us: medians in place, in microseconds; regret: the choice's time over the best's, in "
-          "a second\n# sample of these two; the columns of the algorithms are the first sample, "
-          "whose fastest is compared; if the choice wins then, it is the best");
+      say(
+          fmt::format("# regret: choice us over best us, the medians in place, in microseconds\n"
+                      "# The columns of the algorithms show who was the best at first. Choice and "
+                      "best were then timed again: choice us, best us.\n# {}",
+                      bench::kDisturbed));
     say_same_plans();
     say(bench::heading(columns, form_));
     std::vector<bench::Regret> found;
@@ -271,7 +277,6 @@ class BenchOfRank {
       found.push_back(
           bench::regret(rank_, meeting_, setting_, choice, rivals(choice, count), count));
       verdict_.add(found.back().wrong);
-      if (!enough_) found.back().wait = {};  // ranks wait for each other
       other_work_.add(found.back().wait);
       say(bench::to_text(found.back(), columns, form_));
     }
@@ -324,6 +329,7 @@ class BenchOfRank {
   std::optional<collectives::Choices> planned_;
   bench::Verdict verdict_;
   bench::OtherWork other_work_;
+  bool kept_ = false;   // the costs, for later jobs
   bool enough_ = true;  // a processor for every rank
 };
 
@@ -340,7 +346,7 @@ bool on_threads(const BenchFlags& f, const bench::Setting& setting, strategies::
 // Returns the runs of --scaling.
 bench::ScalingRuns scaling_runs(const BenchFlags& f, const bench::Setting& setting) {
   const auto costs_of = [&f](const bench::Rank& rank) {
-    collectives::Topology topology = costs(f, rank);
+    collectives::Topology topology = costs(f, rank, false).topology;
     bind(rank.job.ranks());
     return topology;
   };

@@ -99,8 +99,12 @@ void write_file(const PlanFlags& f, const std::string& path, const std::string& 
 std::string steps_text(const Topology& topology, const collectives::Choice& choice) {
   const auto request = collectives::priced_request(topology, choice.bytes);
   return fmt::format(
-      "all-reduce of {}, {} predicted; r1.gradient+8192: from element 8192 of rank 1 on; a lane "
-      "makes one step after the other\n{}",
+      "all-reduce of {}, {} predicted\n"
+      "arrive: tells the others that the lane is here; await 1 of lane 0 of r3: waits for the "
+      "first "
+      "arrive of that lane\n"
+      "reduce 9: r0 r3.gradient+5 -> r0.gradient+5: adds elements 5 to 13 of ranks 0 and 3, and "
+      "stores them in rank 0\n{}",
       collectives::size_text(choice.bytes), collectives::time_text(choice.seconds),
       collectives::print(collectives::find_algorithm(choice.algorithm).make(request)));
 }

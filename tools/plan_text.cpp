@@ -133,7 +133,8 @@ std::string same_plans(const Choices& choices) {
     if (same.empty()) continue;
     while (first > 0 && choices.same(first - 1, a) == same) --first;
     std::string end = "the same plan as " + same;
-    if (first > 0) end += fmt::format(" at the sizes from {}", size_text(choices.sizes()[first]));
+    if (first > 0)
+      end += fmt::format(", of these sizes from {} on", size_text(choices.sizes()[first]));
     auto line = std::find_if(lines.begin(), lines.end(), [&](auto& l) { return l.first == end; });
     if (line == lines.end()) line = lines.insert(lines.end(), {std::move(end), {}});
     line->second.push_back(choices.algorithms()[a]);

@@ -77,9 +77,13 @@ void Progress::epoch(const engine::EpochReport& report) {
 void Progress::evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {
   const std::string when = steps == epoch_end_ ? engine::count_text(std::uint64_t(epochs), "epoch")
                                                : engine::count_text(std::uint64_t(steps), "step");
-  say(fmt::format("test after {}: {}", when, metrics(test.loss, test.accuracy)) +
-      (std::isnan(test.top5) ? "" : fmt::format(", top-5 {:.4f}", test.top5)) +
-      (std::isnan(test.auc) ? "" : fmt::format(", AUC {:.4f}", test.auc)));
+  say(evaluation_text(test, when));
+}
+
+std::string Progress::evaluation_text(const engine::Evaluation& test, const std::string& when) {
+  return fmt::format("test after {}: {}", when, metrics(test.loss, test.accuracy)) +
+         (std::isnan(test.top5) ? "" : fmt::format(", top-5 {:.4f}", test.top5)) +
+         (std::isnan(test.auc) ? "" : fmt::format(", AUC {:.4f}", test.auc));
 }
 
 void Progress::erase() {

@@ -72,7 +72,7 @@ void Records::step(const engine::StepReport& report) {
                             {"accuracy", report.accuracy},
                             {"rate", report.rate},
                             {"images_per_second", report.images_per_second},
-                            {"comm_exposed_ms", report.waited * 1e3}});
+                            {"rank0_waited_ms", report.waited * 1e3}});
     if (report.loss_scale > 0) {
       events_->write("loss_scale", {{"step", step},
                                     {"loss_scale", report.loss_scale},
@@ -90,7 +90,7 @@ void Records::step(const engine::StepReport& report) {
   const engine::Summary::Scalar scalars[] = {{"train/loss", report.loss},
                                              {"train/rate", report.rate},
                                              {"train/images_per_second", report.images_per_second},
-                                             {"train/comm_exposed_ms", report.waited * 1e3},
+                                             {"train/rank0_waited_ms", report.waited * 1e3},
                                              {"train/accuracy", report.accuracy}};
   summary_->write(step, numbers_of(scalars));
   if (report.loss_scale == 0) return;

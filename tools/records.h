@@ -8,7 +8,7 @@
 // end (absent if the process was killed), with servers traffic (worker 0's bytes and rows in the
 // step), and with scaled losses loss_scale. A run that continues repeats the steps after its
 // `first_step`, which an earlier run may have logged.
-// comm_exposed_ms is the wait of rank 0's thread in the step. Without a value (train_result.h)
+// rank0_waited_ms is the wait of rank 0's thread in the step. Without a value (train_result.h)
 // accuracy, top5 and auc are null in the log and absent from the summary. The trace is FILE.partial
 // until training has ended. It aligns the clocks of other hosts by the median of nine meetings
 // after training; later drift is not seen.
@@ -38,7 +38,7 @@ class Records {
   void start(const TrainFlags& flags, const engine::Strategy& strategy,
              const std::string& optimizer, const std::string& data, std::int64_t done,
              std::int64_t steps);
-  // Fields: step, loss, accuracy, rate, images_per_second, comm_exposed_ms; of loss_scale: step,
+  // Fields: step, loss, accuracy, rate, images_per_second, rank0_waited_ms; of loss_scale: step,
   // loss_scale, skipped_steps; of traffic: step, bytes_pulled, bytes_pushed, rows_pulled,
   // rows_pushed.
   void step(const engine::StepReport& report);

@@ -335,11 +335,12 @@ class Reports {
     }
     if (chief_ && f_.json) {
       print(train_result(f_, strategy_, history).dump() + "\n");
-    } else if (f_.verbosity.quiet && history.interrupted == 0) {
+    } else if (chief_ && f_.verbosity.quiet && history.interrupted == 0) {
+      const std::string steps = engine::count_text(std::uint64_t(history.steps), "step");
       if (history.test) {
-        results_.evaluation(*history.test, history.steps, 0);
+        print(Progress::evaluation_text(*history.test, steps) + "\n");
       } else if (history.steps > history.first_step) {
-        results_.say(fmt::format("loss of step {}: {:.4f}", history.steps, history.loss));
+        print(fmt::format("loss of step {}: {:.4f}\n", history.steps, history.loss));
       }
     }
   }

@@ -359,8 +359,8 @@ void declare_output(CLI::App& app, TrainFlags& f) {
       ->check(whole_number(1, kMostProfiled));
   app.add_flag("--placement", f.placement, "print the location, bytes and bucket of each variable");
   app.add_flag("--json", f.json,
-               "print the result as one JSON object, the only line on standard output; everything "
-               "else goes to standard error");
+               "print the result as one JSON object on standard output; all other text "
+               "goes to standard error");
 }
 
 }  // namespace

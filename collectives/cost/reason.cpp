@@ -96,9 +96,9 @@ class Comparison {
     if (mine_.part == than_.part)
       return fmt::format("{} keeps {} busy for {}, {} for {}", name_, part_name(mine_.part), take,
                          other_, takes);
-    return fmt::format("{} takes {}, most of all {} ({}); {} {}, most of all {} ({})", name_,
-                       time_text(mine_.seconds), part_name(mine_.part), take, other_,
-                       time_text(than_.seconds), part_name(than_.part), takes);
+    return fmt::format("{} takes {} ({} of {}), {} {} ({} of {})", name_, time_text(mine_.seconds),
+                       take, part_name(mine_.part), other_, time_text(than_.seconds), takes,
+                       part_name(than_.part));
   }
 
   // Returns a text such as "the wire is the bottleneck: it is idle for 0.1 ms of 5.3 ms with

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,15 +19,20 @@ namespace lockstep::engine {
 template <class Body>
 void Graph::Plan::observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body run) {
   const auto body = [&] {
+    const auto layer = [&] { return "layer " + graph.nodes[i].name; };
     try {
       run();
     } catch (const Error& error) {
       const Code code = error.code();
-      const std::string name = "layer " + graph.nodes[i].name;
+      const std::string name = layer();
       const bool of_others =
           code == Code::kPeerLost || code == Code::kTimeout || code == Code::kAborted;
       if (of_others || std::string_view(error.what()).starts_with(name)) throw;
       throw error.with(name + ": " + error.what());
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw Error(Code::kInvalid, layer() + ": " + error.what());
     }
   };
   if (observer == nullptr) return body();

@@ -28,4 +28,14 @@ void find_interrupt(Strategy& strategy, const std::atomic<int>* interrupt, Histo
   });
 }
 
+std::string rate_change(const optim::Optimizer& optimizer, const RunState& state,
+                        std::int64_t steps) {
+  const auto rate = [&](auto of) {
+    return optimizer.schedule.rate(optimizer.rate, state.step, of);
+  };
+  const double now = rate(steps), before = rate(state.steps);
+  if (now == before) return {};
+  return fmt::format(", so the learning rate goes on with {:.3g} instead of {:.3g}", now, before);
+}
+
 }  // namespace lockstep::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is known of the end of a run besides its error.
+// What people are told of the end of a run besides its error, and of what continues it.
 #pragma once
 #include <atomic>
 #include <string>
@@ -16,5 +16,10 @@ std::string hosts_of(const Strategy& strategy, const Error& error);
 
 // Finds the first process that was interrupted, for the history. Collective.
 void find_interrupt(Strategy& strategy, const std::atomic<int>* interrupt, History& history);
+
+// Returns ", so the learning rate goes on with 0.007 instead of 0.019" if the length of a run
+// changes it.
+std::string rate_change(const optim::Optimizer& optimizer, const RunState& state,
+                        std::int64_t steps);
 
 }  // namespace lockstep::engine

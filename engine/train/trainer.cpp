@@ -269,8 +269,8 @@ void Trainer::begin(Fit& fit, bool reopen) {
     for (const std::string& slot : fresh) names.push_back(slot.substr(0, slot.size() - 1));
     if (!names.empty())
       options_.log.warning(
-          "{} of the optimizer starts at zero: the checkpoint has none (written with {})",
-          fmt::join(names, " and "), state->optimizer);
+          "{} of the optimizer start{} at zero: the checkpoint has none (written with {})",
+          fmt::join(names, " and "), names.size() == 1 ? "s" : "", state->optimizer);
   }
   if (!state && (trained_ || !restored_.empty())) {
     open_without_checkpoints(options.global_batch, options.accumulate, reopen);
@@ -310,7 +310,8 @@ void Trainer::tell(const Fit& fit, const RunState& state) const {
     changes.push_back(fmt::format("{} instead of {}", optimizer_.describe(), state.optimizer));
   const bool training = !changes.empty();  // not only its length
   if (state.steps != fit.steps)
-    changes.push_back(fmt::format("{} steps instead of {}", fit.steps, state.steps));
+    changes.push_back(fmt::format("{} steps instead of {}{}", fit.steps, state.steps,
+                                  rate_change(optimizer_, state, fit.steps)));
   const std::string text =
       fmt::format("training continues after step {} of {}{}{}", state.step, fit.steps,
                   changes.empty() ? "" : ", with ", fmt::join(changes, ", "));

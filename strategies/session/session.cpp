@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/session/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <utility>
@@ -101,6 +104,14 @@ collectives::Bootstrap& Session::bootstrap() {
 }
 
 void Session::watch_processors(int of_replica, int threads) {
+  // Open MPI sets this if it has bound the process.
+  const long all = sysconf(_SC_NPROCESSORS_ONLN), usable = collectives::machine().cores;
+  if (std::getenv("OMPI_MCA_orte_bound_at_launch") != nullptr && usable < all &&
+      launch_.local_rank == 0)
+    log().warning(
+        "mpirun has bound each process to {} of {} processors; with --bind-to none lockstep binds "
+        "each replica itself",
+        usable, all);
   processor_watch_.reset();
   processor_watch_ = std::make_unique<ProcessorWatch>(
       ProcessorWatchOptions{.library_threads = of_replica,

@@ -39,6 +39,7 @@ std::string Synchronous::reason() const {
 }
 
 std::string Synchronous::explain() const {
+  if (mirrors_.empty()) return std::string(name()) + ": nothing is chosen before fit or restore";
   std::string text = fmt::format("{}: {}\n{}", name(), topology_.describe(), sentence(design_));
   if (!mirrors_.empty() && mirrors_[0]->checks)
     text += "\n" + strategies::sentence(*mirrors_[0]->checks, design_.update);

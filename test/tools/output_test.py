@@ -47,9 +47,9 @@ class Output(Case):
         program.refused(self, ["train", *RUN, "-q", "-v"], 64, ["--quiet", "--verbose"])
         for verbose in (True, False):
             (self.top / "flags.json").write_text(json.dumps({"verbose": verbose}))
-            result, = said(self.good("train", *RUN, "-q", "--config", self.top / "flags.json"))
+            result, = self.good("train", *RUN, "-q", "--config", self.top / "flags.json").stdout.splitlines()
             self.assertRegex(result, r"^test after 12 steps: loss .*, accuracy ")
-        untested, = said(self.good("train", *program.MLP, "--steps", "12", "-q", "--data", "random"))
+        untested, = self.good("train", *program.MLP, "--steps", "12", "-q", "--data", "random").stdout.splitlines()
         self.assertRegex(untested, r"^loss of step 12: \d")
         self.assertIn("dense1.weight", self.good("train", *RUN, "-q", "--placement").stderr)
 

@@ -61,7 +61,7 @@ class Plan(Case):
 
     def test_plans_that_are_the_same_are_said_and_not_compared(self):
         text = self.good("plan", "--topology", "1x4").stdout
-        self.assertIn("one_shot makes the same plan as direct at the sizes from 512 KiB\n", text)
+        self.assertIn("one_shot makes the same plan as direct, of these sizes from 512 KiB on\n", text)
         self.assertIn("hierarchical, hierarchical_halving, leader_hierarchical make the same plan as direct\n", text)
         for row in self.plan("--topology", "1x4")["table"]:
             self.assertEqual(row["same_plan"]["hierarchical"], "direct")

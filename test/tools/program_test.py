@@ -81,7 +81,7 @@ class Output(Case):
             by_kind.setdefault(event["event"], []).append(event)
         self.assertEqual([e["step"] for e in by_kind["step"]], list(range(1, 7)))
         for event in by_kind["step"]:
-            for field in ("loss", "accuracy", "rate", "images_per_second", "comm_exposed_ms"):
+            for field in ("loss", "accuracy", "rate", "images_per_second", "rank0_waited_ms"):
                 self.assertIsInstance(event[field], (int, float))
         self.assertEqual([e["step"] for e in by_kind["checkpoint"]], [4, 6])
         start, = by_kind["start"]

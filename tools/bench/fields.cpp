@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "collectives/topology/machine.h"
 #include "engine/base/error.h"
 
 namespace lockstep::tools::bench {
@@ -48,6 +49,8 @@ void add_task(Fields& fields, const Task& task) {
   for (const int host : task.host) hosts = std::max(hosts, host + 1);
   fields.emplace_back("ranks", task.ranks());
   fields.emplace_back("hosts", hosts);
+  fields.emplace_back("threads", task.threads);
+  fields.emplace_back("processor", collectives::machine().cpu);
   fields.emplace_back("collective", name(task.collective));
   fields.emplace_back("dtype", engine::name(task.dtype));
   fields.emplace_back("op", task.reduces() ? nlohmann::json(operation(task)) : nlohmann::json());

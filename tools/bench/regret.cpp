@@ -119,8 +119,9 @@ std::string heading(const std::vector<std::string>& columns, Form form) {
     for (const std::string& name : columns) all.emplace_back(name + "_us", nullptr);
     return csv_heading(all);
   }
-  std::string text = fmt::format("{:>11} {:<20} {:>9} {:>10}   {:<20} {:>10} {:>7} {:>6} ", "bytes",
-                                 "choice", "predicted", "us", "best", "us", "regret", "wrong");
+  std::string text =
+      fmt::format("{:>11} {:<20} {:>9} {:>10}   {:<20} {:>10} {:>7} {:>6} ", "bytes", "choice",
+                  "predicted", "choice us", "best", "best us", "regret", "wrong");
   for (const std::string& name : columns) text += fmt::format(" {:>20}", name);
   return text;
 }
@@ -142,8 +143,8 @@ std::string to_text(const Regret& r, const std::vector<std::string>& columns, Fo
   }
   const double predicted = r.choice.predicted_us.value_or(0);
   std::string text =
-      fmt::format("{:>11} {:<20} {:>9.1f} {}{:>9.1f}   {:<20} {:>10.1f} {:>7.2f} {:>6} ", r.bytes,
-                  r.choice.algorithm, predicted, r.wait.disturbed() ? "!" : " ", r.choice_us,
+      fmt::format("{:>11} {:<18} {} {:>9.1f} {:>10.1f}   {:<20} {:>10.1f} {:>7.2f} {:>6} ", r.bytes,
+                  r.choice.algorithm, r.wait.disturbed() ? "!" : " ", predicted, r.choice_us,
                   r.best, r.best_us, r.ratio(), wrong_cell(r.wrong, form));
   for (const std::string& name : columns) {
     const auto us = time_of(r, name);

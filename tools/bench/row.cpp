@@ -27,16 +27,24 @@ const char* title(Rival rival) {
   return rival == Rival::kNccl ? "NCCL us" : "MPI us";
 }
 
+// Returns whether the prediction is off by more than a factor of two.
+bool is_off(const Row& row) {
+  const double us = row.measured.in_place.median;
+  const double predicted = row.choice.predicted_us.value_or(us);
+  return us > 2 * predicted || predicted > 2 * us;
+}
+
 std::string table(const Row& row, Rival rival) {
   const Measured& m = row.measured;
   std::string text = fmt::format(
-      "{:>11} {:>10} {:<20} {}{} {:>9.1f} {:>10.1f} {:>10.1f} {:>10} {:>8.2f} {:>8.2f} {:>6} "
+      "{:>11} {:>10} {:<20} {}{}{}{:>9.1f} {:>10.1f} {:>10.1f} {:>10} {:>8.2f} {:>8.2f} {:>6} "
       "{:>9} "
       "{:>6}",
       row.bytes, row.count, row.choice.algorithm, mark(row.choice),
-      m.in_place.wait.disturbed() ? "!" : " ", m.in_place.median, m.in_place.least, m.in_place.p99,
-      cell(median(m.out_of_place), 1), row.algbw(), row.busbw(), cell(row.roofline_percent(), 0),
-      cell(row.choice.predicted_us, 1), wrong_cell(m.wrong, Form::kTable));
+      m.in_place.wait.disturbed() ? "!" : " ", is_off(row) ? "?" : " ", m.in_place.median,
+      m.in_place.least, m.in_place.p99, cell(median(m.out_of_place), 1), row.algbw(), row.busbw(),
+      cell(row.roofline_percent(), 0), cell(row.choice.predicted_us, 1),
+      wrong_cell(m.wrong, Form::kTable));
   if (rival != Rival::kNone)
     text += fmt::format(" {:>10} {:>6}", cell(row.rival_us(), 1), cell(row.ratio(), 2));
   return text + "  " + row.choice.reason;

@@ -10,7 +10,8 @@
 // all ranks in place, median; null below 64 KiB and for threads), disturbed (whether a rank waited
 // for a processor because of other work). With MPI: mpi_us, ratio,
 // mpi_wrong, mpi_processors_us. On devices: nccl_us, ratio, nccl_wrong, devices, copy_gb_s. Each
-// line ends with ranks, hosts, collective, dtype and op.
+// line ends with ranks, hosts, threads (whether the ranks are threads), processor, collective,
+// dtype and op.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -46,6 +47,7 @@ std::string wrong_cell(const Wrong& wrong, Form form);
 // Returns the mark after an algorithm in a table: "*" if the planner would choose it.
 const char* mark(const Choice& choice);
 constexpr const char* kMarked = "# *: what the planner chooses";
+constexpr const char* kDisturbed = "!: a rank waited for a processor";
 
 // Returns the column names; empty in JSON. Rows of ranks on devices have columns of their own;
 // their rival is NCCL.

@@ -25,6 +25,7 @@ struct Task {
   collectives::DType dtype = collectives::DType::kFloat32;
   collectives::ReduceOp op = collectives::ReduceOp::kSum;
   bool mean = false;
+  bool threads = false;   // the ranks are threads of one process
   std::vector<int> host;  // host of each rank
   int ranks() const { return int(host.size()); }
   // Returns whether the collective reduces numbers instead of copying them.

@@ -67,6 +67,7 @@ using strategies::collective_all_reduce;
 using strategies::CollectiveAllReduce;
 using strategies::GpuExchange;
 using strategies::Graphs;
+using strategies::make_parameter_server;
 using strategies::make_strategy;
 using strategies::mirrored;
 using strategies::Mirrored;

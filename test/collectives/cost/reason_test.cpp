@@ -26,8 +26,8 @@ TEST(Reason, IsWhatIsNeededLess) {
   EXPECT_EQ(
       reason("direct", {.seconds = 20 * kUs, .part_seconds = 15 * kUs, .part = HostPart::kLink},
              "ring", {.seconds = 30 * kUs, .part_seconds = 25 * kUs, .part = HostPart::kPort}),
-      "direct takes 20.0 us, most of all a link between two devices (15.0 us); ring 30.0 us, most "
-      "of all the port of a device (25.0 us)");
+      "direct takes 20.0 us (15.0 us of a link between two devices), ring 30.0 us (25.0 us of the "
+      "port of a device)");
 }
 
 // Trials that agree with the costs scale the amounts, so that these add up to the predicted times.

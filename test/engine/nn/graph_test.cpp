@@ -217,6 +217,7 @@ class Faulty : public Layer {
     return parameters_;
   }
   void forward(Context&, const ForwardArguments&) const override {
+    if (parameters_.empty()) throw std::runtime_error("it fails");
     fail(Code::kInvalid, "it is broken");
   }
   void backward(Context&, const BackwardArguments&) const override {}
@@ -246,6 +247,11 @@ TEST(Graph, ErrorsOfALayerHaveItsName) {
   const Reference reference;
   Solo alone(spec, *reference.ops, 2);
   EXPECT_EQ(error_of([&] { alone.step(); }), "layer once: it is broken");
+  GraphSpec other("m", {4});
+  other.then("bare", std::make_shared<Faulty>(std::vector<ParameterSpec>()));
+  other.set_loss(mean_squared_error());
+  Solo bare(other, *reference.ops, 2);
+  EXPECT_EQ(error_of([&] { bare.step(); }), "layer bare: it fails");
 }
 
 TEST(Graph, SpecsThatCannotRunAreRefused) {
