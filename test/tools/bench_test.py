@@ -229,12 +229,15 @@ class Bench(program.Case):
             self.assertEqual((alone["wrong"], alone["busbw_gb_s"], alone["reason"]), (0, 0, "one rank has nobody to tell"))
 
     def test_costs_are_measured_where_something_is_chosen_by_them(self):
-        """What is measured is kept, of ranks that are more than processors always."""
-        crowd = str(len(os.sched_getaffinity(0)) + 1)
-        for collective, kept in (("broadcast", 0), ("all_gather", 0), ("reduce_scatter", 0), ("all_reduce", 1)):
-            with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.top / collective)}):
-                self.good("bench", "--min", "4k", "--max", "4k", "--iterations", "1", "--ranks", crowd, "--collective", collective)
-            self.assertEqual(len(list((self.top / collective).glob("lockstep/*"))), kept, collective)
+        """What is measured of processes is kept, of ranks that are more than processors always."""
+        crowd = len(os.sched_getaffinity(0)) + 1
+        small = ["bench", "--min", "4k", "--max", "4k", "--iterations", "1"]
+        jobs = [(["--collective", one, "--ranks", str(crowd)], (), 0) for one in ("broadcast", "reduce_scatter", "all_reduce")]
+        jobs.append(([], program.mpirun(crowd), 1))
+        for number, (flags, prefix, kept) in enumerate(jobs):
+            with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.top / str(number))}):
+                self.good(*small, *flags, prefix=prefix)
+            self.assertEqual(len(list((self.top / str(number)).glob("lockstep/*"))), kept, flags)
 
     def test_mpi_is_timed_beside_every_collective(self):
         prefix = program.mpirun(3)
@@ -258,7 +261,7 @@ class Bench(program.Case):
 
     def test_the_table_names_its_columns(self):
         lines = self.good(*SMALL, "--algorithm", "direct").stdout.splitlines()
-        for comment in ("# two ranks meet in", "# us, min, p99: median, least and 99th percentile in place",):
+        for comment in ("# ranks 0 and 1 meet in", "# us, min, p99: median, least and 99th percentile in place",):
             self.assertTrue(any(line.startswith(comment) for line in lines), comment)
         lines = [line for line in lines if not line.startswith("#")]
         self.assertEqual(len(lines), 1 + len(BYTES))
