@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "collectives/cost/cost_cache.h"
 #include "collectives/job/calibration.h"
@@ -358,8 +359,15 @@ ExitCode code_of(bool right) {
   return right ? kDone : kDefect;
 }
 
+// Returns the flags of a process that --rank numbers: --ranks then counts processes, not threads.
+BenchFlags launched(BenchFlags f) {
+  if (f.network.launch.rank && f.ranks > 0) f.network.launch.ranks = std::exchange(f.ranks, 0);
+  together([&] { f.network.launch.publish(); });
+  return f;
+}
+
 int run_bench(const BenchFlags& f, const Program& program) {
-  const int processes = collectives::mpi::launch().size;
+  const int processes = strategies::launch().size;
   std::optional<bench::ScalingRuns> runs;
   const bench::Setting setting = together([&] {
     bench::Setting s = f.setting();
@@ -373,10 +381,10 @@ int run_bench(const BenchFlags& f, const Program& program) {
     return s;
   });
   const bool each_host = true;  // hosts may have different interfaces
-  strategies::Session session(
-      program.argc, program.argv,
-      {.deadline = std::chrono::seconds(f.deadline),
-       .network = together([&] { return f.network.network(); }, each_host)});
+  strategies::Session session(program.argc, program.argv,
+                              {.deadline = std::chrono::seconds(f.deadline),
+                               .network = together([&] { return f.network.network(); }, each_host),
+                               .insecure = f.network.launch.insecure});
   open_chief_files(session, [&] {
     if (!f.output.plot.empty() && session.launch().rank == 0) require_writable(f.output.plot);
   });
@@ -406,7 +414,7 @@ int run_bench(const BenchFlags& f, const Program& program) {
 Command add_bench(CLI::App& app) {
   auto f = std::make_shared<BenchFlags>();  // lives as long as the parser's callbacks
   declare(app, *f);
-  return [f](const Program& program) { return run_bench(*f, program); };
+  return [f](const Program& program) { return run_bench(launched(*f), program); };
 }
 
 }  // namespace lockstep::tools

@@ -237,7 +237,7 @@ std::string BenchFlags::most() const {
 }
 
 int BenchFlags::threads() const {
-  return ranks > 0 ? ranks : collectives::mpi::launch().present ? 1 : 2;
+  return ranks > 0 ? ranks : strategies::launch().present ? 1 : 2;
 }
 
 std::size_t BenchFlags::gradients_bytes() const {

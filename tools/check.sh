@@ -164,7 +164,8 @@ left_out+=':GpuIpc.E*:GpuIpc.O*:GpuIpc.I*:GpuIpc.N*:GpuIpc.Where*:GpuIpc.Process
 # What has one thread alone, and sums on layouts of which one of each kind is enough.
 left_out+=':*CheckpointFault*:CheckpointDamage*:*Verifier*:Planner.*:Price.*:Simulator*:Devices.AChain*'
 left_out+=':Layouts/Sums.EqualTheSerialResult/one:Layouts/Sums.EqualTheSerialResult/equal:Layouts/*/interleaved'
-left_out+=":TouchedRows.TravelBetweenTasks:ServerTask.*:$slow"
+# A thousand threads take too long.
+left_out+=":TcpBootstrap.AThousand*:TouchedRows.TravelBetweenTasks:ServerTask.*:$slow"
 test_arguments=(--no-suite face --no-suite one_thread --test-args="--gtest_filter=-$left_out")
 run_sanitized build-tsan thread unit -Dmpi=disabled
 finish

@@ -48,7 +48,7 @@ MAY = {
     # Costs are of plans; how a plan is run and timed is handed in.
     "collectives/cost": OPS + ["collectives/" + part for part in ("plan", "algorithms", "bootstrap", "topology")],
     "collectives/memory": OPS + ["collectives/run", "collectives/topology"],
-    "collectives/tcp": OPS + ["collectives/run", "collectives/bootstrap"],
+    "collectives/tcp": OPS + ["collectives/" + part for part in ("run", "bootstrap", "memory")],
     "collectives/mpi": OPS + ["collectives/run", "collectives/bootstrap"],
     "collectives/nccl": OPS + ["collectives/run", "collectives/bootstrap"],
     "collectives/job": OPS + JOBS,
@@ -62,9 +62,10 @@ MAY = {
     "strategies/parameter_server/worker": ENGINE + ["collectives/bootstrap", "collectives/job"] + SERVERS[:3],
     "strategies/grpc": ["engine/base"] + SERVERS[:1],
     "strategies/pmix": ["engine/base"],
+    "strategies/launchers": ["engine/base", "collectives/tcp"],
     "strategies/session": ENGINE + DEVICES + JOBS
     + ["collectives/" + part for part in ("job", "communicator", "mpi", "nccl")]
-    + ["strategies/synchronous", "strategies/grpc", "strategies/pmix"] + SERVERS,
+    + ["strategies/synchronous", "strategies/grpc", "strategies/pmix", "strategies/launchers"] + SERVERS,
     "models": ["engine/base", "engine/tensor", "engine/nn"],
     "tools": None,  # everything
     "bench": None,

@@ -26,6 +26,7 @@
 #include "engine/runtime/devices.h"
 #include "strategies/grpc/presence.h"
 #include "strategies/pmix/exchange.h"
+#include "strategies/session/launch.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
 #include "tools/help.h"
@@ -190,10 +191,10 @@ void examine_network(Findings& findings) {
 }
 
 void examine_job(Findings& findings) {
-  const collectives::mpi::Launch launch = collectives::mpi::launch();
+  const strategies::Launch launch = strategies::launch();
   std::string foreign;
   try {
-    collectives::mpi::require_known_launcher();
+    strategies::require_known_launcher();
   } catch (const engine::Error& error) {
     foreign = error.what();
   }

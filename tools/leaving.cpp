@@ -14,8 +14,8 @@
 #include <ctime>
 #include <string_view>
 
-#include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/base/brief.h"
+#include "strategies/session/launch.h"
 #include "tools/signals.h"
 
 namespace lockstep::tools {
@@ -73,8 +73,8 @@ void leave(int code) {
 }
 
 void leave_together(int code, const std::string& text, bool each_host) {
-  const collectives::mpi::Launch launch = collectives::mpi::launch();
-  const bool silent = launch.present && one_command_line() &&
+  const strategies::Launch launch = strategies::launch();
+  const bool silent = launch.one_terminal() && one_command_line() &&
                       (each_host ? launch.local_rank != 0 : launch.rank != 0);
   if (silent) {
     wait_for_the_end(kLauncherTimeout);
@@ -85,19 +85,19 @@ void leave_together(int code, const std::string& text, bool each_host) {
 }
 
 void leave_in_turn(int code, const std::string& text) {
-  const collectives::mpi::Launch launch = collectives::mpi::launch();
-  const bool ended = launch.present && launch.rank != 0 && wait_for_the_end(kTurn);
+  const strategies::Launch launch = strategies::launch();
+  const bool ended = launch.one_terminal() && launch.rank != 0 && wait_for_the_end(kTurn);
   if (!ended) complain(text);
   leave(code);
 }
 
 void leave_with_survivors(int code, const engine::Error& error) {
-  const collectives::mpi::Launch launch = collectives::mpi::launch();
+  const strategies::Launch launch = strategies::launch();
   const int first = std::ranges::find(error.ranks(), 0) == error.ranks().end() ? 0 : 1;
   // A rank that was late has nothing to add to what the others said of it.
   const bool late = std::ranges::find(error.ranks(), launch.rank) != error.ranks().end();
-  const bool ended =
-      launch.present && launch.rank != first && wait_for_the_end(late ? kTurn : kSurvivorsTurn);
+  const bool ended = launch.one_terminal() && launch.rank != first &&
+                     wait_for_the_end(late ? kTurn : kSurvivorsTurn);
   if (!ended) complain(message(error));
   leave(code);
 }

@@ -32,6 +32,8 @@ void declare(CLI::App& app, NetworkFlags& f) {
          "--ports", f.ports,
          "ports on which a process listens for other hosts while the job starts (default: any)")
       ->check(port_range());
+  app.option_defaults()->group("Launch");
+  declare(app, f.launch);
 }
 
 }  // namespace lockstep::tools

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Flags of the network between hosts, the same for all commands of a job.
+// Flags of the network between hosts and of the launch, the same for all commands of a job.
 #pragma once
 #include <string>
 
 #include "collectives/job/network.h"
+#include "tools/launch_flags.h"
 
 namespace CLI {
 class App;
@@ -13,6 +14,7 @@ namespace lockstep::tools {
 
 struct NetworkFlags {
   std::string transport = "auto", interface, ports;
+  LaunchFlags launch;
   // Returns the first flag that is not the default; empty if there is none.
   std::string given() const;
   // Returns the network. Throws Error(kInvalid) for settings that are impossible on this host.

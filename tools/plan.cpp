@@ -13,7 +13,6 @@
 
 #include "collectives/cost/cost_cache.h"
 #include "collectives/job/calibration.h"
-#include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/checkpoint/whole_file.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
@@ -217,7 +216,8 @@ collectives::Calibration calibrated(const PlanFlags& f, strategies::Session& ses
 }
 
 int plan(const PlanFlags& f, const Program& program) {
-  const int processes = collectives::mpi::launch().size;
+  together([&] { f.network.launch.publish(); });
+  const int processes = strategies::launch().size;
   together([&] {
     engine::require(!f.size || !f.svg.empty() || f.steps,
                     "--size {} is of the all-reduce that --svg draws and --steps prints: give one "
@@ -247,9 +247,9 @@ int plan(const PlanFlags& f, const Program& program) {
   }
   together([&] { engine::require(!f.assumed || !f.fresh, "--assumed and --fresh: one of them"); });
   const bool each_host = true;  // hosts may have different interfaces
-  strategies::Session session(
-      program.argc, program.argv,
-      {.network = together([&] { return f.network.network(); }, each_host)});
+  strategies::Session session(program.argc, program.argv,
+                              {.network = together([&] { return f.network.network(); }, each_host),
+                               .insecure = f.network.launch.insecure});
   const auto devices = together([&] { return devices_of(f, session); }, each_host);
   Topology topology = collectives::discover(session.bootstrap(), names_of(devices));
   session.connected();

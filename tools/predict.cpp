@@ -7,7 +7,6 @@
 #include <memory>
 #include <utility>
 
-#include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
@@ -72,7 +71,7 @@ engine::data::Sets data_of(const PredictFlags& f, const engine::RunState& state,
 
 int predict(const PredictFlags& f, const Program& program) {
   together([] {
-    const int processes = collectives::mpi::launch().size;
+    const int processes = strategies::launch().size;
     engine::require(processes == 1, "predict runs in one process, and {} were started", processes);
   });
   const engine::Log log(

@@ -104,7 +104,7 @@ void check_servers(const TrainFlags& f) {
         {"--place", servers.place != none.place},
         {"--partition", servers.partition != none.partition},
         {"--restarts", servers.restarts != none.restarts},
-        {"--insecure", servers.insecure},
+        {"--insecure", servers.insecure && f.strategy == "mirrored"},
         {"--tls-authority", !servers.tls.authority.empty()},
         {"--tls-certificate", !servers.tls.certificate.empty()},
         {"--tls-key", !servers.tls.key.empty()}};

@@ -147,12 +147,16 @@ auto naming_the_file(const Configured& configured, Body&& body) {
   }
 }
 
-// Returns this process's task and cluster, if TF_CONFIG defines them. Processes of an all-reduce
-// find each other by their launcher; several processes without a known launcher would train alone.
-Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
+void require_no_evaluator(const strategies::ClusterConfig& cluster) {
+  engine::require(cluster.task.role != strategies::Role::kEvaluator,
+                  "TF_CONFIG: this task is an evaluator; the chief evaluates, so start none");
+}
+
+// Returns this process's task and cluster with servers, if TF_CONFIG defines them. Several
+// processes without a known launcher would train alone.
+Cluster cluster_of(const TrainFlags& f, const Log& log) {
   const char* const text = strategies::tf_config_of_environment();
-  if (text == nullptr || f.strategy != "parameter_server")
-    collectives::mpi::require_known_launcher();
+  if (text == nullptr || f.strategy != "parameter_server") strategies::require_known_launcher();
   if (text == nullptr) return std::nullopt;
   if (f.strategy == "mirrored") {
     log.warning(
@@ -162,19 +166,14 @@ Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
   }
   if (f.strategy != "parameter_server") {
     const auto other = strategies::parse_tf_config(text, strategies::ClusterUse::kAllReduce);
-    const std::size_t workers = other.spec.workers.size();
-    engine::require(workers == 1 || processes > 1,
-                    "TF_CONFIG has {} workers, and processes of {} find each other by mpirun: "
-                    "start them with mpirun -n {}, or use --strategy parameter_server",
-                    workers, f.strategy, workers);
+    require_no_evaluator(other);
     return std::nullopt;
   }
   Cluster cluster = strategies::parse_tf_config(text, strategies::ClusterUse::kParameterServer);
   // Workers do not repeat the warnings of the chief and the servers.
   if (cluster->task.role != strategies::Role::kWorker)
     for (const std::string& warning : cluster->warnings) log.warning("{}", warning);
-  engine::require(cluster->task.role != strategies::Role::kEvaluator,
-                  "TF_CONFIG: this task is an evaluator; the chief evaluates, so start none");
+  require_no_evaluator(*cluster);
   return cluster;
 }
 
@@ -212,7 +211,7 @@ TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
     f.strategy = "parameter_server";
     why = "TF_CONFIG has " + engine::count_text(cluster.servers.size(), "server");
   } else if (cluster.workers.size() > 1) {
-    f.strategy = "collective_all_reduce";  // without a launcher, `cluster_of` rejects it
+    f.strategy = "collective_all_reduce";  // `cluster_of` reports what is wrong with the cluster
   } else {
     f.strategy = "mirrored";
   }
@@ -228,7 +227,7 @@ std::string in_brief(const std::string& explained) {
 }
 
 // Runs a job with servers: the processes that a launcher started become its tasks.
-int run_tasks(const TrainFlags& f, const Program& program, const collectives::mpi::Launch& launch) {
+int run_tasks(const TrainFlags& f, const Program& program, const strategies::Launch& launch) {
   together([&] { naming_the_file(program.configured, [&] { check_together(f, launch.size); }); });
   strategies::LaunchedOptions tasks;
   tasks.servers = f.servers.number;
@@ -383,12 +382,35 @@ void warn_of_idle_replicas(const TrainFlags& f, std::size_t replicas, const Log&
       f.data.global_batch, replicas - f.data.global_batch, replicas, replicas);
 }
 
+strategies::SessionOptions session_options(const TrainFlags& f,
+                                           const strategies::StrategyOptions& options,
+                                           const collectives::Network& between_hosts, bool launched,
+                                           const Log& log) {
+  return {.deadline = options.deadline.value_or(std::chrono::seconds(60)),
+          .network = between_hosts,
+          .insecure = f.servers.insecure,
+          .launched = launched,
+          .gpus = {.memory_fraction = f.devices.memory_fraction,
+                   .memory_bytes = f.gpu_memory_bytes(),
+                   .tf32 = f.devices.tf32 == "on",
+                   .plan_cache = collectives::cache_folder(),
+                   .log = log},
+          .log = log};
+}
+
+strategies::Launch launch_of(const TrainFlags& f) {
+  together([&] { f.communication.network.launch.publish(); });
+  return strategies::launch();
+}
+
 int train(const TrainFlags& given, const Program& program) {
-  collectives::mpi::Launch launch = collectives::mpi::launch();
+  strategies::Launch launch = launch_of(given);
   const TrainFlags f =
       with_strategy(given, launch.size,
                     Log("", launch.rank == 0 ? given.verbosity.level() : Log::Level::kWarning));
-  const Cluster cluster = together([&] { return cluster_of(f, launch.size, Log()); });
+  const Cluster cluster = together([&] { return cluster_of(f, Log()); });
+  const bool alone = f.strategy == "mirrored" && launch.launcher == "TF_CONFIG";
+  if (alone) launch = {};
   if (f.strategy == "parameter_server" && !cluster && launch.size > 1)
     return run_tasks(f, program, launch);
   const std::atomic<int>& interrupt = watch_signals();
@@ -422,15 +444,7 @@ int train(const TrainFlags& given, const Program& program) {
   const engine::data::Sets sets = flags([&] { return data(f, graph, launch.size); }, each_host);
 
   strategies::Session session(program.argc, program.argv,
-                              {.deadline = options.deadline.value_or(std::chrono::seconds(60)),
-                               .network = between_hosts,
-                               .launched = !cluster,
-                               .gpus = {.memory_fraction = f.devices.memory_fraction,
-                                        .memory_bytes = f.gpu_memory_bytes(),
-                                        .tf32 = f.devices.tf32 == "on",
-                                        .plan_cache = collectives::cache_folder(),
-                                        .log = log},
-                               .log = log});
+                              session_options(f, options, between_hosts, !cluster && !alone, log));
   std::optional<Records> records;
   open_chief_files(session, [&] { records.emplace(f, launch.rank == 0, log); });
   const auto strategy = choose_strategy(f, session, cluster, options);

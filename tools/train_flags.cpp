@@ -252,7 +252,8 @@ void declare_servers(CLI::App& app, TrainFlags::Servers& f) {
                  "split variables by rows: none, fixed:3, min:64KiB or max:4MiB")
       ->capture_default_str();
   declare(app, f.tls);
-  app.add_flag("--insecure", f.insecure, "let other hosts connect to the chief without TLS");
+  app.add_flag("--insecure", f.insecure,
+               "let other hosts take part without TLS and without a secret");
   app.add_option("--restarts", f.restarts, "restarts of a task that was killed; under mpirun")
       ->check(whole_number(0, 1'000'000))
       ->capture_default_str();

@@ -29,6 +29,9 @@ class Bootstrap {
   virtual std::vector<std::string> all_gather(const std::string& mine, const std::string& what) = 0;
   // Returns the host of each process. Hosts are numbered from 0 in order of first appearance.
   virtual std::vector<int> hosts() const = 0;
+  // Returns the secret that all processes know already. It is empty if strangers cannot read the
+  // exchanges, so that these may carry one.
+  virtual std::string secret() const { return {}; }
   // Returns a transport for each rank of this process, over the system that connected the processes
   // (MPI). `process`: the process of each rank. `pairs`: {rank here, rank there} that exchange
   // messages. Collective. Throws Error(kInvalid) if the bootstrap has no transports.

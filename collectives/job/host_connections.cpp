@@ -27,10 +27,12 @@ std::vector<std::unique_ptr<Transport>> connect_sockets(
     const JobRanks& ranks, const std::vector<std::pair<int, int>>& pairs, const Network& network,
     std::chrono::milliseconds deadline, const std::string& what) {
   std::optional<TcpFabric> fabric;
-  // Each process sends an address and a key; the key of the first process is used.
+  // Each process sends an address and a secret; that of the first process is used, unless all know
+  // one already, since strangers may then read what they exchange.
+  const std::string known = ranks.bootstrap.secret();
   const auto all = all_or_none(ranks.bootstrap, what + "addresses of the ranks", [&] {
     fabric.emplace(TcpOptions{network.interface, network.first_port, network.last_port});
-    return fabric->address() + "\n" + random_secret();
+    return fabric->address() + "\n" + (known.empty() ? random_secret() : "");
   });
   std::vector<std::string> address;
   for (const int process : ranks.process) {
@@ -38,7 +40,8 @@ std::vector<std::unique_ptr<Transport>> connect_sockets(
     address.push_back(text.substr(0, text.find('\n')));
   }
   const std::size_t end = all[0].find('\n');
-  const JobKey key{.job = what + all[0].substr(0, end), .secret = all[0].substr(end + 1)};
+  const JobKey key{.job = what + all[0].substr(0, end),
+                   .secret = known.empty() ? all[0].substr(end + 1) : known};
   return fabric->connect(ranks.mine(), pairs, address, key, deadline,
                          [&] { ranks.bootstrap.throw_if_abandoned(); });
 }

@@ -14,18 +14,6 @@ namespace lockstep::collectives::mpi {
 bool available();       // whether this build has MPI
 std::string version();  // "Open MPI 4.1.4"; empty if not available
 
-// Holds values that a launcher set in this process's environment (Open MPI, PMIx). Readable before
-// MPI starts.
-struct Launch {
-  bool present = false;
-  int rank = 0, size = 1, local_rank = 0, local_size = 1;
-};
-Launch launch();
-// Throws Error(kInvalid) if a launcher that sets none of the above (MPICH, Slurm without PMIx,
-// torchrun) started several processes. Each would do the whole work alone. The error names the
-// launcher's variable and the launchers that work.
-void require_known_launcher();
-
 // Returns a sentence that names the options by which Open MPI's mpirun notices an unreachable host.
 // It is empty if the environment or Open MPI's files set them.
 std::string missing_keep_alive();

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "collectives/mpi/leave.h"
-#include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/mpi/siblings.h"
 #include "collectives/run/peer_watch.h"
 #include "engine/base/error.h"
@@ -22,7 +21,7 @@ namespace {
 using engine::Clock;
 
 // Returns "rank 2" if every rank of the job is on this host, else how many are missing.
-std::string missing(const Launch& me, const std::vector<Sibling>& siblings) {
+std::string missing(const Place& me, const std::vector<Sibling>& siblings) {
   if (me.size != me.local_size) {
     return fmt::format("{} of the {} processes of this host",
                        me.local_size - 1 - int(siblings.size()), me.local_size);
@@ -40,15 +39,16 @@ std::string missing(const Launch& me, const std::vector<Sibling>& siblings) {
 }  // namespace
 
 struct StartWatch::State {
-  State(Lost callback, std::chrono::milliseconds most)
-      : lost(callback ? std::move(callback) : Lost([](const std::string& what) {
+  State(Place here, Lost callback, std::chrono::milliseconds most)
+      : me(here),
+        lost(callback ? std::move(callback) : Lost([](const std::string& what) {
           leave(what, std::chrono::milliseconds(250));
         })),
         timeout(most),
         watch([this](const PeerProcess& peer) {
           gone(fmt::format("{} (pid {})", name(peer), peer.pid));
         }) {
-    if (me.present && me.local_size > 1) {
+    if (me.local_size > 1) {
       thread = std::jthread([this](const std::stop_token& stop) { scan(stop); });
     }
   }
@@ -93,7 +93,7 @@ struct StartWatch::State {
     }
   }
 
-  const Launch me = launch();
+  const Place me;
   Lost lost;
   std::chrono::milliseconds timeout;
   PeerWatch watch;
@@ -102,8 +102,8 @@ struct StartWatch::State {
   std::jthread thread;  // last: joined first
 };
 
-StartWatch::StartWatch(Lost lost, std::chrono::milliseconds timeout)
-    : state_(std::make_unique<State>(std::move(lost), timeout)) {}
+StartWatch::StartWatch(Place here, Lost lost, std::chrono::milliseconds timeout)
+    : state_(std::make_unique<State>(here, std::move(lost), timeout)) {}
 
 StartWatch::~StartWatch() {
   release();

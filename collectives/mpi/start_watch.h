@@ -16,11 +16,18 @@
 
 namespace lockstep::collectives::mpi {
 
+// The place of this process in its job, as the launcher says.
+struct Place {
+  int rank = 0, size = 1;
+  int local_size = 1;  // processes on this host
+};
+
 class StartWatch {
  public:
   // Callback on a thread of the watch; by default `leave`. It must not throw.
   using Lost = std::function<void(const std::string& what)>;
-  explicit StartWatch(Lost lost = {}, std::chrono::milliseconds timeout = std::chrono::seconds(1));
+  explicit StartWatch(Place here, Lost lost = {},
+                      std::chrono::milliseconds timeout = std::chrono::seconds(1));
   ~StartWatch();  // releases
   StartWatch(const StartWatch&) = delete;
   StartWatch& operator=(const StartWatch&) = delete;

@@ -12,6 +12,7 @@
 
 #include "collectives/tcp/handshake.h"
 #include "collectives/tcp/nearest.h"
+#include "collectives/tcp/private_socket.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::tcp {
@@ -96,7 +97,12 @@ class Rendezvous {
     for (;;) {
       Socket socket(accept4(listener.file(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket) return;
-      if (incoming_.size() >= kMostStrangers) {  // a flood: drops the oldest without proof
+      if (!of_this_user(socket)) {
+        refuse("a process of another user");
+        continue;
+      }
+      if (incoming_.size() >=
+          std::max(kMostStrangers, met_.size())) {  // a flood: drops the oldest without proof
         const auto oldest = std::find_if(incoming_.begin(), incoming_.end(),
                                          [](const Handshake& i) { return !i.proven(); });
         if (oldest != incoming_.end()) incoming_.erase(oldest);
@@ -108,6 +114,11 @@ class Rendezvous {
           Clock::now() + kStrangersTime, end_));
       if (ended(incoming_.back())) incoming_.pop_back();
     }
+  }
+
+  void refuse(const std::string& who) {
+    ++refused_;
+    last_refused_ = who;
   }
 
   // Returns the pair that rank `from` dials rank `to` for, if it still waits.
@@ -122,8 +133,7 @@ class Rendezvous {
       case Handshake::State::kUnderWay:
         return false;
       case Handshake::State::kRefused:
-        ++refused_;
-        last_refused_ = incoming.problem();
+        refuse(incoming.problem());
         break;
       case Handshake::State::kDone:
         if (Met* pair = expected(incoming.from(), incoming.to()); pair != nullptr) {
@@ -163,6 +173,7 @@ class Rendezvous {
   }
 
   void greet(Outgoing& o) {
+    if (!of_this_user(o.connecting)) return hang_up(o, "a process of another user listens there");
     tune(o.connecting);
     if (o.rounds == 0) o.problems[o.next] = o.endpoints[o.next].text + ": no answer";
     // The other side may not have come so far yet. If it has another address, that is tried after a
@@ -203,8 +214,10 @@ class Rendezvous {
 
   [[noreturn]] void give_up() const {
     std::string missing;
+    std::vector<int> ranks;
     for (std::size_t i = 0; i < met_.size(); ++i) {
       if (met_[i].socket) continue;
+      ranks.push_back(met_[i].there);
       const auto call = std::find_if(outgoing_.begin(), outgoing_.end(),
                                      [&](const Outgoing& o) { return o.pair == i; });
       const std::string why = call == outgoing_.end()
@@ -216,8 +229,10 @@ class Rendezvous {
     if (refused_ > 0)
       missing += fmt::format("; connections that were refused: {}, the last one from {}", refused_,
                              last_refused_);
-    engine::fail(engine::Code::kTimeout, "no connection within {} s: {}",
-                 double(invitation_.deadline.count()) / 1000, missing);
+    throw engine::Error(engine::Code::kTimeout,
+                        fmt::format("no connection within {} s: {}",
+                                    double(invitation_.deadline.count()) / 1000, missing),
+                        std::move(ranks));
   }
 
   std::span<const Socket> listeners_;

@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <fmt/ranges.h>
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -24,7 +26,7 @@
 namespace lockstep::collectives::tcp {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr std::string_view kUnix = "unix:";
 constexpr int kTries = 100;  // ports that the system picks
 
 void set(const Socket& socket, int level, int option, int value) {
@@ -51,6 +53,19 @@ Endpoint endpoint(const std::string& host, int port) {
   return found;
 }
 
+Endpoint unix_endpoint(const std::string& path) {
+  Endpoint found;
+  auto* at = reinterpret_cast<sockaddr_un*>(&found.address);
+  engine::require(!path.empty() && path.size() < sizeof at->sun_path,
+                  "\"{}\" cannot be the path of a socket: it has at most {} characters", path,
+                  sizeof at->sun_path - 1);
+  at->sun_family = AF_UNIX;
+  path.copy(at->sun_path, path.size());
+  found.length = sizeof *at;
+  found.text = path;
+  return found;
+}
+
 // Listens at an endpoint. `again`: connections of an earlier listener that have its port do not
 // count.
 Socket listen_at(const Endpoint& at, bool again) {
@@ -58,7 +73,7 @@ Socket listen_at(const Endpoint& at, bool again) {
   if (!socket) return socket;
   if (again) set(socket, SOL_SOCKET, SO_REUSEADDR, 1);
   if (bind(socket.file(), reinterpret_cast<const sockaddr*>(&at.address), at.length) != 0 ||
-      listen(socket.file(), kBacklog) != 0)
+      listen(socket.file(), SOMAXCONN) != 0)
     return Socket();
   return socket;
 }
@@ -132,6 +147,7 @@ Socket::~Socket() {
 }
 
 std::vector<Endpoint> endpoints(const std::string& address) {
+  if (address.starts_with(kUnix)) return {unix_endpoint(address.substr(kUnix.size()))};
   const std::size_t colon = address.rfind(':');
   int port = 0;
   bool ok = colon != std::string::npos;

@@ -32,7 +32,8 @@ struct Endpoint {
   std::string text;  // "10.0.0.1:35012"
 };
 
-// Returns the endpoints of "10.0.0.1,fd00::1:35012": numbers, no names. Throws Error(kInvalid).
+// Returns the endpoints of "10.0.0.1,fd00::1:35012" (numbers, no names), or of "unix:PATH". Throws
+// Error(kInvalid).
 std::vector<Endpoint> endpoints(const std::string& address);
 // Returns the addresses of this host that others can use, IPv4 first, or loopback if there are
 // none. If `interface` is given, returns only its addresses, even if it is loopback. Throws

@@ -25,7 +25,7 @@ std::string gpus_text(const std::vector<engine::Device*>& gpus) {
 }
 
 bool several_processes(const Session& session) {
-  return session.launch().present && session.launch().size > 1;
+  return session.launch().several();
 }
 
 // Returns why this process cannot compute on GPUs; empty if it can.
@@ -120,6 +120,7 @@ bool on_several_gpus(const std::vector<engine::Device*>& devices) {
 }
 
 SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
+  if (several_processes(session)) session.bootstrap();  // finds the processes of this host
   const GpuShare share = share_of_gpus(session, given);
   const StrategyOptions options = with_devices(session, with_kind(session, given, share), share);
   SynchronousOptions result;
@@ -129,8 +130,8 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
     const int replicas = int(options.devices.size()) * session.launch().local_size;
     session.watch_processors(result.threads, result.threads * replicas);
   }
-  const bool chief_of_gpus = session.launch().present && session.launch().size > 1 &&
-                             session.launch().rank == 0 && result.devices[0]->id().kind == "cuda";
+  const bool chief_of_gpus = several_processes(session) && session.launch().rank == 0 &&
+                             result.devices[0]->id().kind == "cuda";
   if (chief_of_gpus || on_several_gpus(result.devices)) result.gpus = engine::gpu_topology();
   result.step = options.step;
   result.bind = options.bind;
@@ -147,7 +148,8 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
 }
 
 void refuse_several(const Session& session) {
-  engine::require(!session.launch().present || session.launch().size == 1,
+  // As in TensorFlow, a cluster of TF_CONFIG does not concern this strategy.
+  engine::require(!session.launch().several() || session.launch().launcher == "TF_CONFIG",
                   "mirrored trains in one process, and {} were started: use "
                   "collective_all_reduce, or start one process",
                   session.launch().size);

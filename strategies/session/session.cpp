@@ -9,18 +9,36 @@
 #include <filesystem>
 #include <utility>
 
+#include "collectives/tcp/tcp_bootstrap.h"
 #include "collectives/topology/machine.h"
 #include "engine/base/error.h"
 #include "strategies/parameter_server/cluster/tf_config.h"
+#include "strategies/session/announcer.h"
+#include "strategies/session/job_secret.h"
 #include "strategies/session/processor_watch.h"
 #include "strategies/session/supervisor.h"
 
 namespace lockstep::strategies {
 namespace {
 
+constexpr std::chrono::minutes kPodsMeet{10};
+
 // Returns a silent log: one process per host speaks for all.
 engine::Log silent() {
   return engine::Log("", engine::Log::Level::kError, [](engine::Log::Level, std::string_view) {});
+}
+
+// Sets the place of this process among those of its host.
+void set_local(Launch& launch, const std::vector<int>& hosts) {
+  const auto me = hosts.begin() + launch.rank;
+  launch.local_rank = int(std::count(hosts.begin(), me, *me));
+  launch.local_size = int(std::count(hosts.begin(), hosts.end(), *me));
+}
+
+// Pods of a job may start minutes after each other.
+std::chrono::milliseconds start_deadline(std::chrono::milliseconds deadline) {
+  const bool kubernetes = std::getenv("KUBERNETES_SERVICE_HOST") != nullptr;
+  return std::max<std::chrono::milliseconds>(deadline, kubernetes ? kPodsMeet : deadline);
 }
 
 }  // namespace
@@ -30,17 +48,19 @@ Session::Session(int argc, char** argv, SessionOptions options)
       program_(argc > 0 && argv != nullptr ? std::filesystem::path(argv[0]).filename().string()
                                            : "lockstep"),
       arguments_(argc > 0 ? argv : nullptr),
-      launch_(options_.launched && !supervised() ? collectives::mpi::launch()
-                                                 : collectives::mpi::Launch()),
+      launch_(options_.launched && !supervised() ? strategies::launch() : Launch()),
       devices_(engine::host_devices()),
       exceptions_(std::uncaught_exceptions()) {
   name_task();
   require_possible(options_.network);
   if (options_.launched && !supervised() && tf_config_of_environment() == nullptr)
-    collectives::mpi::require_known_launcher();
+    require_known_launcher();
+  if (launch_.port != 0 && options_.network.first_port == 0 && options_.network.transport != "mpi")
+    options_.network.first_port = options_.network.last_port = launch_.port;
   // Without the watch a sibling's early death would leave this process waiting in MPI_Init.
-  if (launch_.present && launch_.local_size > 1) {
-    start_watch_ = std::make_unique<collectives::mpi::StartWatch>();
+  if (launch_.meeting == Launch::Meeting::kMpi && launch_.local_size > 1) {
+    start_watch_ = std::make_unique<collectives::mpi::StartWatch>(
+        collectives::mpi::Place{launch_.rank, launch_.size, launch_.local_size});
   }
 }
 
@@ -52,13 +72,10 @@ Session::Session(MpiCommunicator communicator, SessionOptions options)
       exceptions_(std::uncaught_exceptions()) {
   require_possible(options_.network);
   // The communicator's processes are the job, whatever the launcher started.
-  const std::vector<int> hosts = bootstrap_->hosts();
   launch_.present = true;
   launch_.rank = bootstrap_->process();
   launch_.size = bootstrap_->processes();
-  const auto me = hosts.begin() + launch_.rank;
-  launch_.local_rank = int(std::count(hosts.begin(), me, *me));
-  launch_.local_size = int(std::count(hosts.begin(), hosts.end(), *me));
+  set_local(launch_, bootstrap_->hosts());
 }
 
 Session::~Session() {
@@ -93,14 +110,32 @@ std::vector<std::string> Session::memory_of_gpus() const {
 
 collectives::Bootstrap& Session::bootstrap() {
   if (!bootstrap_) {
-    const bool several = launch_.present && launch_.size > 1;
-    if (several) {
-      bootstrap_ = collectives::mpi::open({options_.deadline});
-    } else {
-      bootstrap_ = collectives::single_process();
-    }
+    bootstrap_ = meet();
+    set_local(launch_, bootstrap_->hosts());
   }
   return *bootstrap_;
+}
+
+std::unique_ptr<collectives::Bootstrap> Session::meet() {
+  switch (launch_.meeting) {
+    case Launch::Meeting::kNone:
+      break;
+    case Launch::Meeting::kMpi:
+      return collectives::mpi::open({options_.deadline});
+    case Launch::Meeting::kRendezvous:
+    case Launch::Meeting::kPmi:
+    case Launch::Meeting::kTorchStore:
+      return collectives::tcp_bootstrap(
+          {.process = launch_.rank,
+           .processes = launch_.size,
+           .rendezvous = launch_.rendezvous,
+           .announce = announcer(launch_, start_deadline(options_.deadline)),
+           .interface = options_.network.interface,
+           .key = job_key(launch_, options_.insecure),
+           .start_deadline = start_deadline(options_.deadline),
+           .deadline = options_.deadline});
+  }
+  return collectives::single_process();
 }
 
 void Session::watch_processors(int of_replica, int threads) {
@@ -125,7 +160,7 @@ void Session::connected() {
   if (!bootstrap_ || launch_.rank != 0 || std::exchange(connected_, true)) return;
   const bool several_hosts = std::ranges::max(bootstrap_->hosts()) > 0;
   const std::string missing = collectives::mpi::missing_keep_alive();
-  if (several_hosts && collectives::mpi::launch().present && !missing.empty())
+  if (several_hosts && launch_.launcher == "mpirun" && !missing.empty())
     log().warning("{}", missing);
 }
 

@@ -20,12 +20,15 @@
 #include "engine/device/device.h"
 #include "engine/runtime/devices.h"
 #include "engine/runtime/profilers.h"
+#include "strategies/session/launch.h"
 
 namespace lockstep::strategies {
 
 struct SessionOptions {
   std::chrono::milliseconds deadline{60000};  // for finding the other processes
   collectives::Network network = {};          // transport between hosts
+  // True: processes on several hosts that no launcher gives a secret accept connections of anybody.
+  bool insecure = false;
   // False: the process is independent of any launcher and does not use MPI. The same holds for a
   // task of a supervisor (supervisor.h).
   bool launched = true;
@@ -62,9 +65,11 @@ class Session {
   std::vector<engine::Device*> gpus();
   // Returns one line per used GPU with the peak memory use of this process.
   std::vector<std::string> memory_of_gpus() const;
-  const collectives::mpi::Launch& launch() const { return launch_; }
-  // Returns the processes of this job: MPI's if a launcher started several, else this one.
-  // Initializes MPI.
+  // Returns this process's place in the job. The places on the host count after `bootstrap`.
+  const Launch& launch() const { return launch_; }
+  // Returns the processes of this job. The first call lets them meet, by MPI or at the first
+  // process (launch.h). Throws Error(kTimeout), which names the missing processes, and
+  // Error(kInvalid) if they need a secret (job_secret.h).
   collectives::Bootstrap& bootstrap();
   // Makes library threads sleep while they wait if processors are too few, and warns if other
   // programs use them (processor_watch.h). `threads`: of all processes of the job on this host,
@@ -82,10 +87,11 @@ class Session {
   void abandon() { abandoned_ = true; }
 
  private:
+  std::unique_ptr<collectives::Bootstrap> meet();
   SessionOptions options_;
   std::string program_;
   char** arguments_ = nullptr;
-  collectives::mpi::Launch launch_;
+  Launch launch_;
   std::unique_ptr<engine::Profiler> profiler_ = engine::profiler();
   std::vector<std::unique_ptr<engine::Device>> devices_;
   std::vector<std::unique_ptr<engine::Device>> all_devices_;  // with GPUs, after the first request

@@ -79,18 +79,16 @@ class Servers(Case):
         self.assertIn("bytes of each server: 0:", done.stderr)
 
     def test_a_cluster_without_its_strategy_is_refused(self):
-        workers = ["127.0.0.1:1", "127.0.0.1:2"]
-        for cluster, words in (({"worker": workers, "ps": ["127.0.0.1:3"]}, ["TF_CONFIG", "ps", "all-reduce"]),
-                               ({"worker": workers}, ["TF_CONFIG has 2 workers", "mpirun -n 2"])):
-            text = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})
-            with mock.patch.dict(os.environ, {"TF_CONFIG": text}):
-                refused(self, ["train", *SMALL, *COLLECTIVE], 64, words)
-                self.good("train", *SMALL, "--strategy", "mirrored")  # one process, which looks for nobody
+        cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"], "ps": ["127.0.0.1:3"]}
+        text = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})
+        with mock.patch.dict(os.environ, {"TF_CONFIG": text}):
+            refused(self, ["train", *SMALL, *COLLECTIVE], 64, ["TF_CONFIG", "ps", "all-reduce"])
+            self.good("train", *SMALL, "--strategy", "mirrored")  # one process, which looks for nobody
 
     def test_the_tasks_of_a_cluster_do_not_each_train_alone(self):
         task = {"type": "worker", "index": 0}
         for cluster, code, words in (
-                ({"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, 64, ["TF_CONFIG has 2 workers", "mpirun -n 2"]),
+                ({"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, 75, ["did not come within 1 s: 1"]),
                 ({"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}, 75, ["server 0", "nobody answers"])):
             with mock.patch.dict(os.environ, {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}):
                 done = program.run("train", *SMALL, "--insecure", "--deadline", "1")
