@@ -18,7 +18,7 @@
 
 namespace lockstep::collectives {
 
-// What process 0 tells the others by other means, such as a process manager.
+// Holds the text of process 0 that a process manager or a store gives to the others.
 struct Announcement {
   std::string address = {};  // "10.0.0.1,fd00::1:35012"
   std::string secret = {};   // empty: all know it

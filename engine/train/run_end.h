@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What people are told of the end of a run besides its error, and of what continues it.
+// Functions that complete the messages about the end of a run, and about a run that continues.
 #pragma once
 #include <atomic>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the first process of a launch tells the others its address, if no address is known before.
+// Announces the address of the first process to the others, if no address is known before.
 #pragma once
 #include <chrono>
 #include <functional>

@@ -148,7 +148,7 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
 }
 
 void refuse_several(const Session& session) {
-  // As in TensorFlow, a cluster of TF_CONFIG does not concern this strategy.
+  // This strategy ignores a cluster of TF_CONFIG, as TensorFlow does.
   engine::require(!session.launch().several() || session.launch().launcher == "TF_CONFIG",
                   "mirrored trains in one process, and {} were started: use "
                   "collective_all_reduce, or start one process",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// How this process was started: by which launcher, its place among the processes of the job, and
-// how these meet. All of it stands in variables of the environment. Of several launchers, such as
-// `srun torchrun`, the innermost counts. Values without effect on anything. Thread-safe, as long as
-// nobody changes the environment.
+// Description of how this process was started: the launcher, the place among the processes of the
+// job, and how these meet. It is read from variables of the environment. Of several launchers, such
+// as `srun torchrun`, the innermost counts. Plain values. Thread-safe, as long as nobody changes the
+// environment.
 #pragma once
 #include <functional>
 #include <string>
@@ -10,7 +10,7 @@
 namespace lockstep::strategies {
 
 struct Launch {
-  // How the processes meet. kNone: this process is alone. kMpi: MPI or PMIx connects them. In the
+  // Way in which the processes meet. kNone: this process is alone. kMpi: MPI or PMIx connects them. In the
   // other cases they connect to the first process: at an address that all know (kRendezvous), that
   // a process manager with PMI distributes (kPmi), or that the store of torchrun's agent holds.
   enum class Meeting { kNone, kMpi, kRendezvous, kPmi, kTorchStore };
@@ -28,7 +28,7 @@ struct Launch {
   bool one_host = false;
   int port = 0;  // for connections of other hosts; 0: any
   bool several() const { return present && size > 1; }
-  // Whether one terminal shows what all processes print, so that one of them speaks for all.
+  // Returns whether one terminal shows the output of all processes, so that one speaks for all.
   bool one_terminal() const {
     return present && launcher != "TF_CONFIG" && launcher != "LOCKSTEP_RANK";
   }

@@ -8,10 +8,9 @@
 // with --check none), chosen (whether the planner would choose it), iterations, barrier_ns (one
 // meeting of ranks 0 and 1; null if they are on different hosts), processors_us (processor time of
 // all ranks in place, median; null below 64 KiB and for threads), disturbed (whether a rank waited
-// for a processor because of other work). With MPI: mpi_us, ratio,
-// mpi_wrong, mpi_processors_us. On devices: nccl_us, ratio, nccl_wrong, devices, copy_gb_s. Each
-// line ends with ranks, hosts, threads (whether the ranks are threads), processor, collective,
-// dtype and op.
+// for a processor). With MPI: mpi_us, ratio, mpi_wrong, mpi_processors_us. On devices: nccl_us,
+// ratio, nccl_wrong, devices, copy_gb_s. Each line ends with ranks, hosts, threads (whether the
+// ranks are threads), processor, collective, dtype and op.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>

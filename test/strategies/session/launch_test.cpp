@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which launcher started a process, as its variables say.
+// Tests the launch that the variables of a process describe.
 #include "strategies/session/launch.h"
 
 #include <gmock/gmock.h>
