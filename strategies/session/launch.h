@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Description of how this process was started: the launcher, the place among the processes of the
 // job, and how these meet. It is read from variables of the environment. Of several launchers, such
-// as `srun torchrun`, the innermost counts. Plain values. Thread-safe, as long as nobody changes the
-// environment.
+// as `srun torchrun`, the innermost counts. Plain values. Thread-safe, as long as nobody changes
+// the environment.
 #pragma once
 #include <functional>
 #include <string>
@@ -10,9 +10,10 @@
 namespace lockstep::strategies {
 
 struct Launch {
-  // Way in which the processes meet. kNone: this process is alone. kMpi: MPI or PMIx connects them. In the
-  // other cases they connect to the first process: at an address that all know (kRendezvous), that
-  // a process manager with PMI distributes (kPmi), or that the store of torchrun's agent holds.
+  // Way in which the processes meet. kNone: this process is alone. kMpi: MPI or PMIx connects them.
+  // In the other cases they connect to the first process: at an address that all know
+  // (kRendezvous), that a process manager with PMI distributes (kPmi), or that the store of
+  // torchrun's agent holds.
   enum class Meeting { kNone, kMpi, kRendezvous, kPmi, kTorchStore };
   bool present = false;  // started by a launcher
   // "mpirun", "mpiexec", "srun", "torchrun", "TF_CONFIG" or "LOCKSTEP_RANK"; empty: none.
