@@ -39,8 +39,9 @@ Number number(int file) {
 
 std::string text(int file) {
   std::string value(number<std::uint64_t>(file), '\0');
-  if (!value.empty())
+  if (!value.empty()) {
     EXPECT_EQ(recv(file, value.data(), value.size(), MSG_WAITALL), ssize_t(value.size()));
+  }
   return value;
 }
 
@@ -83,7 +84,9 @@ TEST(TorchStore, GivesAllProcessesTheValueOfTheFirst) {
     EXPECT_EQ(number<std::uint8_t>(file), 0);
     EXPECT_EQ(number<std::uint32_t>(file), 0x3C85F7CEu);
     for (std::uint8_t query = 0; recv(file, &query, 1, 0) == 1;) {
-      if (query == 6) EXPECT_EQ(number<std::uint64_t>(file), 1u);
+      if (query == 6) {
+        EXPECT_EQ(number<std::uint64_t>(file), 1u);
+      }
       const std::string key = text(file);
       std::unique_lock lock(mutex);
       if (query == 1) {
