@@ -5,6 +5,11 @@
 // whose kernels are queued, steps are timed as in the training loop, and layers in separate steps.
 // Both are compared with the bounds of the GPU's memory and products (device_step.h).
 //
+// GF/s and % of peak count the operations of the direct method; Winograd's needs fewer and can
+// exceed 100 %. "communication and update, exposed" is the time in calls of the strategy, with
+// checksums of mirrors; "the rest" is outside of all parts, under 1 % on an idle machine.
+// cpu_milliseconds in JSON is the processor time of a step, for use on a busy machine.
+//
 //   bench_step --model mnist_cnn --replicas 2 --batch 128
 //   bench_step --model resnet50 --device cuda:0 --batch 256
 //   mpirun -n 2 bench_step --strategy collective_all_reduce --model mlp --batch 256

@@ -116,8 +116,8 @@ class BenchOfRank {
     const std::size_t here = rank.job.ranks().local().size();
     if (here > std::size_t(processors.of_host) && rank.job.rank() == 0 && !f.verbosity.quiet)
       complain(
-          fmt::format("{} ranks share {} and wait for each other, so times vary from run to run: "
-                      "for steady times start at most {}",
+          fmt::format("{} ranks share {} and wait for each other, so times, predictions and roof % "
+                      "vary from run to run: for steady figures start at most {}",
                       here, engine::count_text(std::uint64_t(processors.of_host), "processor"),
                       processors.of_host));
     const double barrier_ns = meeting_.pair_ns();
@@ -159,7 +159,7 @@ class BenchOfRank {
     for (std::string line; std::getline(lines, line);) say("# " + line);
   }
   void say_marks() const {
-    if (form_ == Form::kTable) say(bench::kMarked);
+    if (form_ == Form::kTable) say(fmt::format("{}; {}", bench::kMarked, bench::kDisturbed));
   }
   // Returns the elements of each planned all-reduce, of `count` in all. With --overlap an
   // all-reduce is several buckets, and the planner chooses for one.
@@ -212,7 +212,7 @@ class BenchOfRank {
           (kept_ ? " and kept for train and plan" : "") +
           "; beyond the trials (4 MiB on one host) by the model alone; wrong: elements with a "
           "wrong "
-          "result");
+          "result; reason: its times are parts of predictions");
       if (setting_.mpi)
         say("# MPI us: median in place of " + collectives::mpi::version() +
             "; ratio: MPI's time over lockstep's");
@@ -238,12 +238,14 @@ class BenchOfRank {
         say(bench::to_text(row, form_, rival));
       }
     }
+    if (form_ == Form::kTable) say(bench::summary(rows));
     if (rank_.job.rank() == 0 && !f_.output.plot.empty()) write_plot(rows);
   }
 
   void write_plot(const std::vector<bench::Row>& rows) const {
     bench::write_svg(f_.output.plot, rows,
-                     f_.title(rank_.job.size()) + ", " + collectives::machine().cpu,
+                     f_.title(rank_.job.size(), setting_.task.threads ? "threads" : "processes") +
+                         ", " + collectives::machine().cpu,
                      bench::mpi_name(setting_.task.collective));
     f_.verbosity.written(f_.output.plot);
   }

@@ -127,7 +127,7 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
     print(fmt::format("# a copy within {} moves {:.1f} GB/s\n", to_string(devices[0]->id()),
                       rows.back().measured.copy_gb_s));
   if (!f.output.plot.empty()) {
-    bench::write_svg(f.output.plot, rows, f.title(int(devices.size())), kNccl);
+    bench::write_svg(f.output.plot, rows, f.title(int(devices.size()), "devices"), kNccl);
     f.verbosity.written(f.output.plot);
   }
   for (const std::string& line : verdict.lines(kNccl)) complain(line);

@@ -89,7 +89,8 @@ std::string known_algorithms() {
 void declare_sizes(CLI::App& app, BenchFlags& f) {
   app.option_defaults()->group("Sizes");
   app.add_option("-b,--min,--minbytes", f.sizes.min,
-                 "smallest size of one rank's input; for all_gather of its result (default: 4KiB)")
+                 "smallest size of one rank's input, in whole elements; for all_gather of its result "
+                 "(default: 4KiB)")
       ->check(byte_size(1, kLargest));
   app.add_option("-e,--max,--maxbytes", f.sizes.max, "largest size (default: 64MiB)")
       ->check(byte_size(1, kLargest))
@@ -115,9 +116,7 @@ void declare_operation(CLI::App& app, BenchFlags& f) {
          "--algorithm", f.algorithm,
          fmt::format(
              "algorithms to time: auto, all (each plan once), or a list of auto, {} with commas "
-             "between; or "
-             "by size: "
-             "direct:..64k,ring:64k..",
+             "between; or by size, below and from 64 KiB: direct:..64k,ring:64k..",
              known_algorithms()))
       ->capture_default_str();
   app.add_flag("--assumed", f.assumed,
@@ -216,10 +215,10 @@ bench::ScalingFlags BenchFlags::scale() const {
   return scale;
 }
 
-std::string BenchFlags::title(int count) const {
+std::string BenchFlags::title(int count, const char* kind) const {
   const std::string operated = setting().task.reduces() ? fmt::format(" ({})", operation()) : "";
-  return fmt::format("{} of {}{}, {}", collective, dtype, operated,
-                     engine::count_text(std::uint64_t(count), "rank"));
+  return fmt::format("{} of {}{}, {} ({})", collective, dtype, operated,
+                     engine::count_text(std::uint64_t(count), "rank"), kind);
 }
 
 std::string BenchFlags::fewest() const {

@@ -60,7 +60,8 @@ struct BenchFlags {
   }
   std::string operation() const { return op.value_or("sum"); }
   bool on_devices() const { return !devices.all.empty() || !devices.each.empty(); }
-  std::string title(int count) const;  // of a plot; `count`: ranks
+  // Returns the title of a plot of `count` ranks, which are threads, processes or devices.
+  std::string title(int count, const char* kind) const;
   bench::Form form() const;
   bench::Setting setting() const;
   bench::ScalingFlags scale() const;

@@ -175,7 +175,7 @@ std::string plan_picture(const std::string& source, const Topology& topology,
   const bool corrected =
       where.empty() && std::abs(run.seconds - choice.seconds) > kClearly * choice.seconds;
   picture.text({20, 42},
-               fmt::format("{} predicted{}, because {}", time_text(choice.seconds),
+               fmt::format("{} predicted{}; reason: {}", time_text(choice.seconds),
                            corrected ? fmt::format(" ({} by the costs of the steps below)",
                                                    time_text(run.seconds))
                                      : "",

@@ -76,7 +76,7 @@ std::vector<int> StragglerReport::missing(int plan, int lane) const {
   return ranks;
 }
 
-// Returns "; arrived: 0 2; elsewhere: 3", or an empty text if no rank is missing. Ranks have
+// Returns "; arrived: ranks 0 2; elsewhere: rank 3", or an empty text if no rank is missing. Ranks have
 // arrived if they have come to the lane's step or are known to wait in the plan. Ranks are
 // elsewhere if they wait in another plan.
 std::string StragglerReport::arrivals(int plan, int lane, const std::vector<int>& missing) const {
@@ -99,8 +99,8 @@ std::string StragglerReport::arrivals(int plan, int lane, const std::vector<int>
     if (liveness_.waits(rank, now)) elsewhere.push_back(rank);
     return true;
   });
-  return fmt::format("; arrived: {}{}", ranks_text(here),
-                     elsewhere.empty() ? "" : "; elsewhere: " + ranks_text(elsewhere));
+  return fmt::format("; arrived: {}{}", named(here),
+                     elsewhere.empty() ? "" : "; elsewhere: " + named(elsewhere));
 }
 
 // Stops the team since a lane has waited too long, from `since` on, and names the silent ranks.
@@ -164,7 +164,7 @@ std::string StragglerReport::waiting_for(int plan, const std::vector<int>& lost)
   };
   look_at(plan);
   for (const int earlier : stage.after) look_at(earlier);
-  if (who.empty()) who = fmt::format("; arrived: {}; missing: {}", rank_, named(lost));
+  if (who.empty()) who = fmt::format("; arrived: {}; missing: {}", named({rank_}), named(lost));
   return fmt::format("rank {} waits for {}{}{}", rank_, purpose_of(plan), title(stage.plan), who);
 }
 

@@ -21,11 +21,12 @@ constexpr int kMostTicks = 11;
 constexpr std::array<const char*, 7> kColors{"#1764ab", "#c1272d", "#2a8a3e", "#8a4fbf",
                                              "#c77700", "#00848c", "#b03a86"};
 
-constexpr double kDot = 2.5;
+constexpr double kDot = 2.5, kChosenDot = 4;  // radii
 
 struct Line {
   std::string name, color;
   bool dashed = false, joined = true;
+  double dot = kDot;
   std::vector<SvgPoint> points = {};  // bytes and GB/s, before they are scaled
 };
 
@@ -54,7 +55,8 @@ bool are_choices(const std::vector<Row>& rows) {
   return others;
 }
 
-// Choices by size make one line, whose dots have the colors of their algorithms.
+// Choices by size make one line, whose dots have the colors of their algorithms. Beside other
+// algorithms, choices have dots of their own.
 std::vector<Line> lines_of(const std::vector<Row>& rows, const std::string& rival) {
   std::vector<Line> lines, others;
   const bool choices = are_choices(rows);
@@ -65,6 +67,11 @@ std::vector<Line> lines_of(const std::vector<Row>& rows, const std::string& riva
         lines,
         {.name = row.choice.algorithm, .color = color_of(row.choice.algorithm), .joined = !choices},
         row, us);
+    const bool beside = (&row != rows.data() && (&row)[-1].bytes == row.bytes) ||
+                        (&row != &rows.back() && (&row)[1].bytes == row.bytes);
+    if (beside && row.choice.chosen)
+      add_point(others,
+                {.name = "choice", .color = "#000000", .joined = false, .dot = kChosenDot}, row, us);
     // Roofline and rival are measured again with each algorithm; the first row of a size counts for
     // all.
     if (&row != rows.data() && (&row)[-1].bytes == row.bytes) continue;
@@ -133,7 +140,7 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title,
     const std::string fill = fmt::format("fill=\"{}\"", line.color);
     for (SvgPoint& point : points) {
       point = {x(point.x), y(point.y)};
-      svg.dot(point, kDot, fill);
+      svg.dot(point, line.dot, fill);
     }
     if (line.joined) {
       const std::string look = fmt::format("stroke=\"{}\" stroke-width=\"2\"{}", line.color,
@@ -141,7 +148,7 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title,
       svg.polyline(points, look);
       svg.line(legend, {legend.x + 24, legend.y}, look);
     } else {
-      svg.dot({legend.x + 12, legend.y}, kDot, fill);
+      svg.dot({legend.x + 12, legend.y}, line.dot, fill);
     }
     svg.text({legend.x + 32, legend.y + 4}, line.name);
     legend.y += 20;

@@ -113,8 +113,8 @@ std::string reproducible_heading(Form form) {
 std::string to_text(const Reproducible& r, Form form) {
   if (form == Form::kJson) return json_line(reproducible_fields(r));
   if (form == Form::kCsv) return csv_line(reproducible_fields(r));
-  return fmt::format("{:>11} {:>10} {:<20} {} {:>11.1f} {:>15.1f} {:>6.2f} {:016x} {:>6}  {}",
-                     r.bytes, r.count, r.choice.algorithm, mark(r.choice), r.plain_us,
+  return fmt::format("{:>11} {:>10} {:<20} {}{:>11.1f} {:>15.1f} {:>6.2f} {:016x} {:>6}  {}",
+                     r.bytes, r.count, r.choice.algorithm, marks(r.choice, r.wait), r.plain_us,
                      r.reproducible_us, r.times(), r.bits, wrong_cell(r.wrong, form),
                      r.choice.reason);
 }

@@ -14,6 +14,11 @@ std::string cell(std::optional<double> value, int digits) {
   return value ? fmt::format("{:.{}f}", *value, digits) : "-";
 }
 
+// Returns microseconds; a digit more if they are few.
+std::string us_cell(std::optional<double> us) {
+  return cell(us, us.value_or(0) < 10 ? 2 : 1);
+}
+
 nlohmann::json number_or_null(std::optional<double> value) {
   return value ? nlohmann::json(*value) : nlohmann::json();
 }
@@ -37,16 +42,14 @@ bool is_off(const Row& row) {
 std::string table(const Row& row, Rival rival) {
   const Measured& m = row.measured;
   std::string text = fmt::format(
-      "{:>11} {:>10} {:<20} {}{}{}{:>9.1f} {:>10.1f} {:>10.1f} {:>10} {:>8.2f} {:>8.2f} {:>6} "
-      "{:>9} "
-      "{:>6}",
-      row.bytes, row.count, row.choice.algorithm, mark(row.choice),
-      m.in_place.wait.disturbed() ? "!" : " ", is_off(row) ? "?" : " ", m.in_place.median,
-      m.in_place.least, m.in_place.p99, cell(median(m.out_of_place), 1), row.algbw(), row.busbw(),
-      cell(row.roofline_percent(), 0), cell(row.choice.predicted_us, 1),
+      "{:>11} {:>10} {:<20} {}{}{:>9} {:>10} {:>10} {:>10} {:>8.2f} {:>8.2f} {:>6} {:>9} {:>6}",
+      row.bytes, row.count, row.choice.algorithm, marks(row.choice, m.in_place.wait),
+      is_off(row) ? "?" : " ", us_cell(m.in_place.median), us_cell(m.in_place.least),
+      us_cell(m.in_place.p99), us_cell(median(m.out_of_place)), row.algbw(), row.busbw(),
+      cell(row.roofline_percent(), 0), us_cell(row.choice.predicted_us),
       wrong_cell(m.wrong, Form::kTable));
   if (rival != Rival::kNone)
-    text += fmt::format(" {:>10} {:>6}", cell(row.rival_us(), 1), cell(row.ratio(), 2));
+    text += fmt::format(" {:>10} {:>6}", us_cell(row.rival_us()), cell(row.ratio(), 2));
   return text + "  " + row.choice.reason;
 }
 
@@ -116,8 +119,8 @@ std::string wrong_cell(const Wrong& wrong, Form form) {
   return wrong ? fmt::format("{}", *wrong) : form == Form::kTable ? "-" : "";
 }
 
-const char* mark(const Choice& choice) {
-  return choice.chosen ? "*" : " ";
+std::string marks(const Choice& choice, const collectives::ProcessorWait& wait) {
+  return {choice.chosen ? '*' : ' ', wait.disturbed() ? '!' : ' '};
 }
 
 std::string heading(Form form, Rival rival) {
@@ -134,6 +137,14 @@ std::string to_text(const Row& row, Form form, Rival rival) {
   return form == Form::kTable ? table(row, rival)
          : form == Form::kCsv ? csv_line(row_fields(row, rival))
                               : json_line(row_fields(row, rival));
+}
+
+std::string summary(const std::vector<Row>& rows) {
+  std::size_t predicted = 0, off = 0;
+  for (const Row& row : rows) predicted += row.choice.predicted_us.has_value(), off += is_off(row);
+  if (predicted == 0) return {};
+  return fmt::format("# {} of {} predictions are within a factor of two of us", predicted - off,
+                     predicted);
 }
 
 }  // namespace lockstep::tools::bench

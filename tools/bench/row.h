@@ -15,6 +15,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/bench/measure.h"
 
@@ -43,8 +44,9 @@ enum class Form { kTable, kCsv, kJson };
 nlohmann::json wrong_json(const Wrong& wrong);
 std::string wrong_cell(const Wrong& wrong, Form form);
 
-// Returns the mark after an algorithm in a table: "*" if the planner would choose it.
-const char* mark(const Choice& choice);
+// Returns the marks after an algorithm in a table: "*" if the planner would choose it, and "!" if a
+// rank waited for a processor; else blanks.
+std::string marks(const Choice& choice, const collectives::ProcessorWait& wait);
 constexpr const char* kMarked = "# *: what the planner chooses";
 constexpr const char* kDisturbed = "!: a rank waited for a processor";
 
@@ -52,5 +54,7 @@ constexpr const char* kDisturbed = "!: a rank waited for a processor";
 // their rival is NCCL.
 std::string heading(Form form, Rival rival);
 std::string to_text(const Row& row, Form form, Rival rival);
+// Returns a line for people: how many predictions were good. Empty without predictions.
+std::string summary(const std::vector<Row>& rows);
 
 }  // namespace lockstep::tools::bench

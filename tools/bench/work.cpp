@@ -11,7 +11,9 @@
 #include "collectives/algorithms/steps.h"
 #include "collectives/cost/reason.h"
 #include "collectives/cost/size_rules.h"
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
+#include "engine/base/spelling.h"
 
 namespace lockstep::tools::bench {
 namespace {
@@ -245,9 +247,15 @@ std::vector<std::string> asked(const Task& task, const std::string& wanted, std:
   if (by_size) rules = collectives::parse_size_rules(wanted);
   for (const auto& rule : rules) names.push_back(rule.algorithm);
   engine::require(by_size || !names.empty(), "--algorithm names no algorithm");
+  std::vector<std::string> known{"auto", "all"};
+  for (const auto& algorithm : collectives::all_reduce_algorithms())
+    known.emplace_back(algorithm.name);
   for (const std::string& name : names) {
     engine::require(name != "all", "--algorithm {}: all stands alone", wanted);
     if (name == "auto" && !by_size) continue;
+    engine::require(std::ranges::find(known, name) != known.end(),
+                    "unknown all-reduce algorithm '{}'{}", engine::brief(name),
+                    engine::known_names(name, known));
     const std::string why = refusal(task, collectives::find_algorithm(name));
     engine::require(why.empty(), "--algorithm {}: {} {}", wanted, name, why);
   }

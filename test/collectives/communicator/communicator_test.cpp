@@ -190,7 +190,7 @@ TEST(Communicator, ALateCallNamesItselfAndItsBytes) {
       200ms);
   EXPECT_THAT(text, AllOf(HasSubstr("all_reduce of 100 float64 (sum), 800 bytes"),
                           HasSubstr("waited 200 ms"), HasSubstr("rank 1 is missing: "),
-                          testing::EndsWith("; arrived: 0")));
+                          testing::EndsWith("; arrived: rank 0")));
 }
 
 // A call's own deadline may be shorter or longer than that of the options.

@@ -75,7 +75,7 @@ class Killed(unittest.TestCase):
         for line in errors:
             self.assertRegex(line, r"error peer.lost: rank 1\b.*(died|gone)")
             self.assertRegex(line, r"all_reduce of 16777216 float32 \(mean, in allocated memory 1\), 67108864 bytes")
-            self.assertRegex(line, r"; arrived: [0-9 ]+; missing: .*")
+            self.assertRegex(line, r"; arrived: ranks? [0-9 ]+; missing: .*")
 
     @unittest.skipIf(CLUSTER, "is about one host")
     def test_the_others_of_a_host_are_told(self):
@@ -152,7 +152,7 @@ class Ranks(unittest.TestCase):
             for line in lines:
                 # Who waits for a probe's plan says that, too; where all wait for times, nobody does.
                 self.assertRegex(line, r"^error peer.lost: calibration: rank 1 \(pid \d+\) died while costs were measured"
-                                       r"(; rank [02] waits for [^;]*; arrived: (0|2|0 2); missing: rank 1)?$")
+                                       r"(; rank [02] waits for [^;]*; arrived: ranks? (0|2|0 2); missing: rank 1)?$")
 
     def test_a_death_while_something_is_made_or_summed_is_named_at_once_and_the_session_ends(self):
         for part in ("communicator", "allocate", "buckets", "sum"):

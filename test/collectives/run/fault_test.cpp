@@ -125,7 +125,7 @@ TEST(Faults, ARankThatNeverComesIsNamedByAllOthers) {
   const std::string first = text(errors[0]);
   EXPECT_THAT(first, testing::MatchesRegex(
                          "rank 3 is missing: bucket 0 .direct, 20000 bytes.: rank [012] waited "
-                         "200 ms; arrived: 0 1 2"));
+                         "200 ms; arrived: ranks 0 1 2"));
   for (const int rank : {0, 1, 2}) {
     EXPECT_EQ(text(errors[std::size_t(rank)]), first);
     EXPECT_EQ(code_of(errors[std::size_t(rank)]), Code::kTimeout);
@@ -159,7 +159,7 @@ TEST(Faults, OnlyThoseWhoWereLostAreMissingWhereverTheReasonNamesThem) {
     }
     return std::string("no error");
   };
-  const std::string waits = "; rank 0 waits for bucket 0 (direct, 40 bytes); arrived: 0; missing: ";
+  const std::string waits = "; rank 0 waits for bucket 0 (direct, 40 bytes); arrived: rank 0; missing: ";
   struct Case {
     std::string why;
     std::vector<int> lost;
@@ -190,9 +190,9 @@ TEST(Faults, ARankThatWaitsInAnotherPlanIsElsewhere) {
   EXPECT_THAT(text(errors[0]),
               testing::AnyOf(
                   testing::MatchesRegex("rank 2 is missing: one .direct, 40 bytes.: rank 0 waited "
-                                        "300 ms; arrived: 0; elsewhere: 1"),
+                                        "300 ms; arrived: rank 0; elsewhere: rank 1"),
                   testing::MatchesRegex("rank 2 is missing: other .direct, 40 bytes.: rank 1 "
-                                        "waited 300 ms; arrived: 1; elsewhere: 0")));
+                                        "waited 300 ms; arrived: rank 1; elsewhere: rank 0")));
 }
 
 // The same holds across hosts: rank 2 answers from the plan that it waits in.
@@ -218,8 +218,8 @@ TEST(Faults, ARankOfAnotherHostThatWaitsInAnotherPlanIsElsewhere) {
     ADD_FAILURE() << "rank 1 was lost";
   } catch (const engine::Error& error) {
     EXPECT_STREQ(error.what(),
-                 "rank 1 (pid 4711) died; rank 0 waits for one (ring, 40 bytes); arrived: 0; "
-                 "elsewhere: 2; missing: rank 1");
+                 "rank 1 (pid 4711) died; rank 0 waits for one (ring, 40 bytes); arrived: rank 0; "
+                 "elsewhere: rank 2; missing: rank 1");
   }
 }
 
@@ -236,7 +236,7 @@ TEST(Faults, ACallMayHaveADeadlineAndAPurpose) {
     EXPECT_EQ(error.code(), Code::kTimeout);
     EXPECT_STREQ(error.what(),
                  "ranks 1 2 are missing: save of step 100: votes (direct, 40 bytes): rank 0 waited "
-                 "60 ms; arrived: 0");
+                 "60 ms; arrived: rank 0");
   }
 }
 
@@ -265,15 +265,15 @@ TEST(Faults, HundredsOfMissingRanksAreNamedInFewWords) {
                           testing::EndsWith("; arrived: " + arrived));
   };
   EXPECT_THAT(told_to_the_first(300, [](int rank) { return rank == 0; }),
-              told("ranks 1 to 299", "0"));
+              told("ranks 1 to 299", "rank 0"));
   EXPECT_THAT(told_to_the_first(300, [](int rank) { return rank != 7 && rank / 10 != 12; }),
-              told("ranks 7 120 to 129", "0 to 6 8 to 119 130 to 299"));
+              told("ranks 7 120 to 129", "ranks 0 to 6 8 to 119 130 to 299"));
   EXPECT_THAT(told_to_the_first(12, [](int rank) { return rank < 4 || rank > 8; }),
-              told("ranks 4 to 8", "0 1 2 3 9 10 11"));
+              told("ranks 4 to 8", "ranks 0 1 2 3 9 10 11"));
   const std::string in_turn = told_to_the_first(300, [](int rank) { return rank % 2 == 0; });
   EXPECT_THAT(in_turn, testing::StartsWith("ranks 1 3 5 "));
   EXPECT_THAT(in_turn, HasSubstr(" ... and 134 more are missing: "));
-  EXPECT_THAT(in_turn, HasSubstr("; arrived: 0 2 4 "));
+  EXPECT_THAT(in_turn, HasSubstr("; arrived: ranks 0 2 4 "));
   EXPECT_THAT(in_turn, testing::EndsWith(" ... and 134 more"));
 }
 
@@ -290,7 +290,7 @@ TEST(Faults, TheDeadlineOfAMessageNamesItsPeer) {
     EXPECT_THAT(
         error.what(),
         testing::MatchesRegex(
-            "rank 1 is missing: bucket 0 .ring, 40 bytes.: rank 0 waited 60 ms; arrived: 0"));
+            "rank 1 is missing: bucket 0 .ring, 40 bytes.: rank 0 waited 60 ms; arrived: rank 0"));
   }
 }
 

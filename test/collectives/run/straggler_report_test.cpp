@@ -69,7 +69,7 @@ TEST_F(StragglerReportTest, NamesTheRankThatHasNotCome) {
   EXPECT_EQ(error.code(), engine::Code::kTimeout);
   EXPECT_THAT(error.ranks(), ElementsAre(2));
   EXPECT_THAT(error.what(), testing::StartsWith("rank 2 is missing: a test: first"));
-  EXPECT_THAT(error.what(), testing::EndsWith("rank 0 waited 1500 ms; arrived: 0 1"));
+  EXPECT_THAT(error.what(), testing::EndsWith("rank 0 waited 1500 ms; arrived: ranks 0 1"));
 }
 
 TEST_F(StragglerReportTest, NamesAnEarlierPlanThatWasNotStarted) {

@@ -41,7 +41,7 @@ class Transports(unittest.TestCase):
             with self.subTest(transport=kind):
                 done = self.job(kind, "late", 2, "--enable-recovery")
                 self.assertRegex(done.stdout, r"error timeout: rank 1 is missing: bucket 0 \(dense.weight\): sum \(ring, 4 bytes\): "
-                                              r"rank 0 waited 500 ms; arrived: 0$")
+                                              r"rank 0 waited 500 ms; arrived: rank 0$")
 
 
 if __name__ == "__main__":
