@@ -88,9 +88,10 @@ std::string known_algorithms() {
 
 void declare_sizes(CLI::App& app, BenchFlags& f) {
   app.option_defaults()->group("Sizes");
-  app.add_option("-b,--min,--minbytes", f.sizes.min,
-                 "smallest size of one rank's input, in whole elements; for all_gather of its result "
-                 "(default: 4KiB)")
+  app.add_option(
+         "-b,--min,--minbytes", f.sizes.min,
+         "smallest size of one rank's input, in whole elements; for all_gather of its result "
+         "(default: 4KiB)")
       ->check(byte_size(1, kLargest));
   app.add_option("-e,--max,--maxbytes", f.sizes.max, "largest size (default: 64MiB)")
       ->check(byte_size(1, kLargest))

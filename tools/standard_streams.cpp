@@ -19,8 +19,9 @@ void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
     return;
   if (errno == EPIPE)
-    engine::fail(engine::Code::kIo, "the reader of standard output has closed it; the rest of the "
-                                    "result is lost");
+    engine::fail(engine::Code::kIo,
+                 "the reader of standard output has closed it; the rest of the "
+                 "result is lost");
   engine::fail(engine::Code::kIo, "standard output cannot be written: {}; the result is lost",
                std::generic_category().message(errno));
 }

@@ -76,8 +76,8 @@ std::vector<int> StragglerReport::missing(int plan, int lane) const {
   return ranks;
 }
 
-// Returns "; arrived: ranks 0 2; elsewhere: rank 3", or an empty text if no rank is missing. Ranks have
-// arrived if they have come to the lane's step or are known to wait in the plan. Ranks are
+// Returns "; arrived: ranks 0 2; elsewhere: rank 3", or an empty text if no rank is missing. Ranks
+// have arrived if they have come to the lane's step or are known to wait in the plan. Ranks are
 // elsewhere if they wait in another plan.
 std::string StragglerReport::arrivals(int plan, int lane, const std::vector<int>& missing) const {
   if (missing.empty()) return {};

@@ -36,9 +36,9 @@ class StragglerReport {
   // error names the ranks for which the plan waits, or a plan that it comes after, or says what
   // else is wrong.
   void stop_late(int plan, std::chrono::milliseconds waited, Time since);
-  // Returns "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: ranks 0 1; missing: rank 2". Missing
-  // are the lost ranks. If these are not known, missing are the ranks that the first waiting lane
-  // needs, in the plan or in one that it comes after.
+  // Returns "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: ranks 0 1; missing: rank 2".
+  // Missing are the lost ranks. If these are not known, missing are the ranks that the first
+  // waiting lane needs, in the plan or in one that it comes after.
   std::string waiting_for(int plan, const std::vector<int>& lost) const;
 
  private:

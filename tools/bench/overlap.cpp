@@ -129,8 +129,9 @@ std::string to_text(const Overlap& o, Form form) {
   if (form == Form::kJson) return json_line(overlap_fields(o));
   if (form == Form::kCsv) return csv_line(overlap_fields(o));
   return fmt::format("{:>11} {:>10} {:<20} {}{:>11.1f} {:>11.1f} {:>11.1f} {:>9.0f} {:>6}  {}",
-                     o.bytes, o.count, o.choice.algorithm, marks(o.choice, o.wait), o.compute_us, o.alone_us,
-                     o.together_us, o.hidden_percent(), wrong_cell(o.wrong, form), o.choice.reason);
+                     o.bytes, o.count, o.choice.algorithm, marks(o.choice, o.wait), o.compute_us,
+                     o.alone_us, o.together_us, o.hidden_percent(), wrong_cell(o.wrong, form),
+                     o.choice.reason);
 }
 
 }  // namespace lockstep::tools::bench

@@ -70,8 +70,8 @@ std::vector<Line> lines_of(const std::vector<Row>& rows, const std::string& riva
     const bool beside = (&row != rows.data() && (&row)[-1].bytes == row.bytes) ||
                         (&row != &rows.back() && (&row)[1].bytes == row.bytes);
     if (beside && row.choice.chosen)
-      add_point(others,
-                {.name = "choice", .color = "#000000", .joined = false, .dot = kChosenDot}, row, us);
+      add_point(others, {.name = "choice", .color = "#000000", .joined = false, .dot = kChosenDot},
+                row, us);
     // Roofline and rival are measured again with each algorithm; the first row of a size counts for
     // all.
     if (&row != rows.data() && (&row)[-1].bytes == row.bytes) continue;

@@ -159,7 +159,8 @@ TEST(Faults, OnlyThoseWhoWereLostAreMissingWhereverTheReasonNamesThem) {
     }
     return std::string("no error");
   };
-  const std::string waits = "; rank 0 waits for bucket 0 (direct, 40 bytes); arrived: rank 0; missing: ";
+  const std::string waits =
+      "; rank 0 waits for bucket 0 (direct, 40 bytes); arrived: rank 0; missing: ";
   struct Case {
     std::string why;
     std::vector<int> lost;
