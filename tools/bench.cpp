@@ -200,19 +200,20 @@ class BenchOfRank {
 
   void times() {
     if (form_ == Form::kTable) {
+      const bool one_host = setting_.task.one_host();
       say("# us, min, p99: median, least and 99th percentile in place, in microseconds; out us: "
           "median out of place\n"
-          "# algbw, busbw: GB/s in place, of the size and of the bytes that must travel; roof %: "
-          "time of " +
-          std::string(setting_.task.one_host() ? "direct's reads and writes without waits"
-                                               : "these bytes on the measured wire") +
-          " in percent of us (above 100: noise)\n"
-          "# predicted: in place, in microseconds" +
-          (f_.assumed ? ", by assumed costs" : ", by costs that were measured now") +
-          (kept_ ? " and kept for train and plan" : "") +
-          "; beyond the trials (4 MiB on one host) by the model alone; wrong: elements with a "
-          "wrong "
-          "result; reason: its times are parts of predictions");
+          "# algbw, busbw: GB/s in place, of the size and of the bytes that must travel");
+      say(fmt::format("# roof %: time of {} in percent of us (above 100: noise)",
+                      one_host ? "direct's reads and writes without waits"
+                               : "these bytes on the measured wire"));
+      say(fmt::format(
+          "# predicted: us by {} costs{}{}", f_.assumed ? "assumed" : "measured",
+          kept_ ? ", which train and plan will use" : "",
+          one_host && !f_.assumed ? "; from 4 MiB on by the model alone, without trials" : ""));
+      say("# reason: why the planner chooses; its times are predicted, and those in brackets are "
+          "of the resource alone\n"
+          "# wrong: elements with a wrong result");
       if (setting_.mpi)
         say("# MPI us: median in place of " + collectives::mpi::version() +
             "; ratio: MPI's time over lockstep's");

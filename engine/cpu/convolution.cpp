@@ -10,6 +10,7 @@
 #include "engine/cpu/few_channels.h"
 #include "engine/cpu/loops.h"
 #include "engine/cpu/lowered.h"
+#include "engine/cpu/wide_convolution.h"
 
 namespace lockstep::engine::cpu {
 
@@ -32,9 +33,17 @@ std::size_t rows_of_piece(const ConvolutionSpec& s, int threads) {
 
 template <class T>
 Convolutions<T>::Convolutions(Library& library, Kernels kernels)
-    : library_(library), kernels_(kernels) {}
+    : library_(library), kernels_(kernels) {
+  if (!std::is_same_v<T, float> && !has_bfloat16_kernels())
+    wide_ = std::make_unique<WideConvolutions>(library);
+}
 template <class T>
 Convolutions<T>::~Convolutions() = default;
+
+template <class T>
+std::size_t Convolutions<T>::held() const {
+  return sums_.bytes() + (wide_ ? wide_->held() : 0);
+}
 
 template <class T>
 bool Convolutions<T>::winograd(const ConvolutionSpec& s, std::size_t planned) const {
@@ -73,6 +82,11 @@ KernelMemory Convolutions<T>::memory(const ConvolutionSpec& s, std::size_t plann
   memory.cover({.scratch = 4 * s.weights() * sizeof(float)});
   if (!std::is_same_v<T, float>) memory.between = (s.weights() + s.filters) * sizeof(float);
   if (few_channels(s)) memory.cover({.scratch = few_channels_scratch<T>(s, threads)});
+  if (wide_) {
+    const KernelMemory wide = wide_->memory(s, planned);
+    memory.cover({.scratch = wide.scratch});
+    memory.between += wide.between;
+  }
   return memory;
 }
 
@@ -87,6 +101,8 @@ void Convolutions<T>::forward(const ConvolutionSpec& s, Rows of, const T* x, con
   if (few_channels(s)) return few_channels_forward(library_, s, rows, x, w, b, y);
   if constexpr (std::is_same_v<T, float>) {
     if (lowered(s)) return lowered_forward(library_, s, rows, x, w, b, y);
+  } else if (wide_) {
+    return wide_->forward(s, rows, x, w, b, y);
   }
   const std::size_t inputs = s.inputs(), outputs = s.outputs();
   const std::size_t most = rows_of_piece(s, library_.threads());
@@ -135,8 +151,13 @@ void Convolutions<T>::library_backward(const ConvolutionSpec& s, std::size_t row
     const std::size_t weights = s.weights(), bytes = (weights + s.filters) * sizeof(float);
     if (bytes > sums_.bytes()) sums_ = Buffer(bytes);
     auto* const sums = reinterpret_cast<float*>(sums_.data());
-    sum_gradients(s, rows, x, y, dy, w, dx, dw == nullptr ? nullptr : sums,
-                  db == nullptr ? nullptr : sums + weights, false);
+    float* const of_weights = dw == nullptr ? nullptr : sums;
+    float* const of_bias = db == nullptr ? nullptr : sums + weights;
+    if (wide_) {
+      wide_->backward(s, rows, x, y, dy, w, dx, of_weights, of_bias);
+    } else {
+      sum_gradients(s, rows, x, y, dy, w, dx, of_weights, of_bias, false);
+    }
     if (dw != nullptr) narrow_sums(sums, dw, weights, accumulate);
     if (db != nullptr && s.bias) narrow_sums(sums + weights, db, s.filters, accumulate);
   }

@@ -5,7 +5,8 @@
 // are still in the cache when the next primitive reads them. The gradient of the input is computed
 // as a forward convolution with rotated weights if that is faster. The library's fused ReLU maps
 // NaN to 0; everything else keeps NaN. For bfloat16, the gradients of weights and bias are summed
-// as float32 over the batch and rounded once. Used on the replica's computing thread only.
+// as float32 over the batch and rounded once (wide_convolution.h where oneDNN lacks it). Used on
+// the replica's computing thread only.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -24,6 +25,7 @@ template <class T>
 struct ConvolutionForward;  // convolution.cpp
 template <class T>
 struct ConvolutionBackward;  // convolution_backward.cpp
+class WideConvolutions;      // wide_convolution.cpp
 
 // Returns the rows of a piece.
 std::size_t rows_of_piece(const ConvolutionSpec& spec, int threads);
@@ -41,7 +43,7 @@ class Convolutions {
   void backward(const ConvolutionSpec& spec, Rows rows, const T* x, const T* y, T* dy, const T* w,
                 T* dx, T* dw, T* db, bool accumulate);
 
-  std::size_t held() const { return sums_.bytes(); }
+  std::size_t held() const;
 
   // Returns whether a convolution with so many planned rows uses Winograd's method. In bfloat16 the
   // gradients do; the output does only if that pays too.
@@ -59,6 +61,7 @@ class Convolutions {
   Kernels kernels_;
   ShapeCache<ConvolutionSpec, ConvolutionForward<T>> forward_;
   ShapeCache<ConvolutionSpec, ConvolutionBackward<T>> backward_;
+  std::unique_ptr<WideConvolutions> wide_;  // null if the library has kernels for T
   // A batch's gradients of weights and bias if T is not float32.
   Buffer sums_;
 };

@@ -30,6 +30,19 @@ struct Ending {
   bool bias = false, add = false;  // add: to the output
 };
 
+// Returns the floats of the widened operands of a product: matrices and bias.
+std::size_t floats_of_product(std::size_t rows, std::size_t depth, std::size_t columns) {
+  return whole_lines(rows * depth) + whole_lines(depth * columns) + whole_lines(rows * columns) +
+         columns;
+}
+
+// Returns the scratch of the own kernel in floats.
+std::size_t product_floats(const Product& product, int threads) {
+  return whole_lines(product.packed()) + std::size_t(threads) * Product::panel();
+}
+
+}  // namespace
+
 // Computes c = a b. The primitive is made at the first call and kept.
 class LibraryProduct {
  public:
@@ -46,6 +59,10 @@ class LibraryProduct {
     call_.set(DNNL_ARG_SCRATCHPAD, library.scratch(scratch_));
     call_.run(library);
   }
+  std::size_t rows() const { return std::size_t(a_.dims()[0]); }
+  std::size_t depth() const { return std::size_t(a_.dims()[1]); }
+  std::size_t columns() const { return std::size_t(b_.dims()[1]); }
+  bool adds() const { return ending_.add; }
 
  private:
   void make(Library& library) {
@@ -76,13 +93,6 @@ class LibraryProduct {
   Call call_;
 };
 
-// Returns the scratch of the own kernel in floats.
-std::size_t product_floats(const Product& product, int threads) {
-  return whole_lines(product.packed()) + std::size_t(threads) * Product::panel();
-}
-
-}  // namespace
-
 // Holds the products y = x w', dx = dy w and dw = dy' x.
 struct DenseCalls {
   LibraryProduct forward, of_inputs, of_weights, more_of_weights;
@@ -100,14 +110,16 @@ struct DenseCalls {
 
 template <class T>
 DenseLayers<T>::DenseLayers(Library& library, Kernels kernels)
-    : library_(library), kernels_(kernels) {}
+    : library_(library),
+      kernels_(kernels),
+      widens_(!std::is_same_v<T, float> && !has_bfloat16_kernels()) {}
 template <class T>
 DenseLayers<T>::~DenseLayers() = default;
 
 template <class T>
 DenseCalls& DenseLayers<T>::calls(const DenseSpec& s, std::size_t rows) {
   return calls_.find(s, rows, [&] {
-    return std::make_unique<DenseCalls>(s, rows, data_type<T>(),
+    return std::make_unique<DenseCalls>(s, rows, widens_ ? data_type<float>() : data_type<T>(),
                                         fmt::format("dense {} to {}", s.inputs, s.outputs));
   });
 }
@@ -123,6 +135,12 @@ bool DenseLayers<T>::own(const DenseSpec& s, std::size_t planned) const {
 
 template <class T>
 KernelMemory DenseLayers<T>::memory(const DenseSpec& s, std::size_t planned) const {
+  if (widens_) {
+    const std::size_t forward = floats_of_product(planned, s.inputs, s.outputs);
+    const std::size_t of_inputs = floats_of_product(planned, s.outputs, s.inputs);
+    const std::size_t of_weights = floats_of_product(s.outputs, planned, s.inputs);
+    return {.between = std::max({forward, of_inputs, of_weights}) * sizeof(float)};
+  }
   if (!own(s, planned)) return {};
   const Product of_inputs{.rows = planned, .depth = s.outputs}, of_weights{s.outputs, planned};
   const std::size_t floats = std::max(product_floats(of_inputs, library_.threads()),
@@ -145,11 +163,35 @@ void DenseLayers<T>::multiply(const Product& product) {
   });
 }
 
+// Runs a product of the library. If that has none of T, it gets widened operands, and the result is
+// rounded once.
+template <class T>
+void DenseLayers<T>::run(LibraryProduct& product, const T* a, const T* b, const T* bias, T* c) {
+  if constexpr (!std::is_same_v<T, float>) {
+    if (widens_) {
+      const std::size_t rows = product.rows(), depth = product.depth(), columns = product.columns();
+      const std::size_t bytes = floats_of_product(rows, depth, columns) * sizeof(float);
+      if (bytes > wide_.bytes()) wide_ = Buffer(bytes);
+      auto* const a32 = reinterpret_cast<float*>(wide_.data());
+      float* const b32 = a32 + whole_lines(rows * depth);
+      float* const c32 = b32 + whole_lines(depth * columns);
+      float* const bias32 = c32 + whole_lines(rows * columns);
+      widen(a, a32, rows * depth);
+      widen(b, b32, depth * columns);
+      if (product.adds()) widen(c, c32, rows * columns);
+      if (bias != nullptr) widen(bias, bias32, columns);
+      product.run(library_, a32, b32, bias == nullptr ? nullptr : bias32, c32);
+      return narrow(c32, c, rows * columns);
+    }
+  }
+  product.run(library_, a, b, bias, c);
+}
+
 template <class T>
 void DenseLayers<T>::forward(const DenseSpec& s, std::size_t rows, const T* x, const T* w,
                              const T* b, T* y) {
   if (rows == 0) return;
-  calls(s, rows).forward.run(library_, x, w, b, y);
+  run(calls(s, rows).forward, x, w, b, y);
   if (s.activation == Activation::kRelu) relu(y, y, rows * s.outputs);
 }
 
@@ -172,11 +214,9 @@ void DenseLayers<T>::backward(const DenseSpec& s, Rows batch, const T* x, const 
     }
   }
   DenseCalls& products = calls(s, rows);
-  if (dw != nullptr) {
-    LibraryProduct& product = accumulate ? products.more_of_weights : products.of_weights;
-    product.run(library_, dy, x, nullptr, dw);
-  }
-  if (dx != nullptr) products.of_inputs.run(library_, dy, w, nullptr, dx);
+  if (dw != nullptr)
+    run(accumulate ? products.more_of_weights : products.of_weights, dy, x, nullptr, dw);
+  if (dx != nullptr) run(products.of_inputs, dy, w, nullptr, dx);
 }
 
 template class DenseLayers<float>;

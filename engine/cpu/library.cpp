@@ -29,6 +29,11 @@ void Library::made(std::string_view what, const char* implementation) {
   }
 }
 
+bool has_bfloat16_kernels() {
+  constexpr auto kNeeded = unsigned(dnnl::cpu_isa::avx512_core);
+  return (unsigned(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
+}
+
 Call::Call(Library& library, dnnl::primitive primitive,
            std::initializer_list<std::pair<int, dnnl::memory::desc>> operands)
     : primitive_(std::move(primitive)) {

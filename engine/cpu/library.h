@@ -44,6 +44,9 @@ class Library {
   std::vector<std::string> names_;
 };
 
+// Returns whether oneDNN has kernels of bfloat16 for this processor.
+bool has_bfloat16_kernels();
+
 // Returns the library's name of an element type.
 template <class T>
 constexpr dnnl::memory::data_type data_type() {

@@ -143,7 +143,7 @@ std::string summary(const std::vector<Row>& rows) {
   std::size_t predicted = 0, off = 0;
   for (const Row& row : rows) predicted += row.choice.predicted_us.has_value(), off += is_off(row);
   if (predicted == 0) return {};
-  return fmt::format("# {} of {} predictions are within a factor of two of us", predicted - off,
+  return fmt::format("# predictions within a factor of two of us: {} of {}", predicted - off,
                      predicted);
 }
 

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// Convolutions of bfloat16 by oneDNN's float32 kernels, for processors without AVX-512, for which
+// the library has none of bfloat16. A piece of the batch is widened, convolved and rounded once.
+// Gradients of weights and bias stay float32 sums. Used on the replica's computing thread only.
+#pragma once
+#include <cstddef>
+#include <span>
+
+#include "engine/cpu/convolution.h"
+
+namespace lockstep::engine::cpu {
+
+class WideConvolutions {
+ public:
+  explicit WideConvolutions(Library& library);
+
+  KernelMemory memory(const ConvolutionSpec& spec, std::size_t planned) const;
+  // Only b may be null.
+  void forward(const ConvolutionSpec& spec, std::size_t rows, const BFloat16* x, const BFloat16* w,
+               const BFloat16* b, BFloat16* y);
+  // dx, dw and db may be null. dy is masked in place if the activation requires it.
+  void backward(const ConvolutionSpec& spec, std::size_t rows, const BFloat16* x, const BFloat16* y,
+                BFloat16* dy, const BFloat16* w, BFloat16* dx, float* dw, float* db);
+
+  std::size_t held() const { return memory_.bytes(); }
+
+ private:
+  std::size_t piece(const ConvolutionSpec& spec, std::size_t rows) const;
+  float* floats(std::size_t count);
+
+  Library& library_;
+  Convolutions<float> wide_;
+  Buffer memory_;  // widened operands of a piece
+};
+
+}  // namespace lockstep::engine::cpu
