@@ -34,7 +34,7 @@ std::size_t rows_of_piece(const ConvolutionSpec& s, int threads) {
 template <class T>
 Convolutions<T>::Convolutions(Library& library, Kernels kernels)
     : library_(library), kernels_(kernels) {
-  if (!std::is_same_v<T, float> && !has_bfloat16_kernels())
+  if (!std::is_same_v<T, float> && !has_avx512())
     wide_ = std::make_unique<WideConvolutions>(library);
 }
 template <class T>

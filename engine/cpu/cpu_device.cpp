@@ -38,11 +38,8 @@ std::string library_version() {
 
 // Returns the readable name of the widest instructions that oneDNN uses.
 std::string widest_instructions() {
+  if (cpu::has_avx512()) return "AVX-512";
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  if ((unsigned(isa) & unsigned(dnnl::cpu_isa::avx512_core)) ==
-      unsigned(dnnl::cpu_isa::avx512_core)) {
-    return "AVX-512";
-  }
   if ((unsigned(isa) & unsigned(dnnl::cpu_isa::avx2)) == unsigned(dnnl::cpu_isa::avx2)) {
     return "AVX2";
   }

@@ -110,9 +110,7 @@ struct DenseCalls {
 
 template <class T>
 DenseLayers<T>::DenseLayers(Library& library, Kernels kernels)
-    : library_(library),
-      kernels_(kernels),
-      widens_(!std::is_same_v<T, float> && !has_bfloat16_kernels()) {}
+    : library_(library), kernels_(kernels), widens_(!std::is_same_v<T, float> && !has_avx512()) {}
 template <class T>
 DenseLayers<T>::~DenseLayers() = default;
 

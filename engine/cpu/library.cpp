@@ -29,7 +29,7 @@ void Library::made(std::string_view what, const char* implementation) {
   }
 }
 
-bool has_bfloat16_kernels() {
+bool has_avx512() {
   constexpr auto kNeeded = unsigned(dnnl::cpu_isa::avx512_core);
   return (unsigned(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
 }

@@ -44,8 +44,8 @@ class Library {
   std::vector<std::string> names_;
 };
 
-// Returns whether oneDNN has kernels of bfloat16 for this processor.
-bool has_bfloat16_kernels();
+// Returns whether oneDNN uses AVX-512. Without it, it has no kernels of bfloat16.
+bool has_avx512();
 
 // Returns the library's name of an element type.
 template <class T>

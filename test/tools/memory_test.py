@@ -17,6 +17,8 @@ import time
 import unittest
 
 LOCKSTEP = ""
+# Bytes. Without AVX-512 oneDNN allocates up to 5 MB for the time of a product, which is not printed.
+LEAST = 16e6 if re.search(r"\bavx512f\b", pathlib.Path("/proc/cpuinfo").read_text()) else 22e6
 STEPS = 6       # after so many nothing is taken any more
 PATIENCE = 120  # seconds; only a defect takes so long
 
@@ -72,7 +74,7 @@ class Memory(unittest.TestCase):
               f"{', '.join(f'{size / 2**20:.1f}' for size in sizes)}")
         self.assertEqual(len(sizes), 2 if prefix else 1)
         for size in sizes:
-            self.assertLessEqual(abs(printed - size), max(0.1 * size, 16e6), lines[0])
+            self.assertLessEqual(abs(printed - size), max(0.1 * size, LEAST), lines[0])
 
     def test_one_replica(self):
         for model in ("mlp", "mlp_wide", "mnist_cnn"):
