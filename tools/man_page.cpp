@@ -92,7 +92,11 @@ std::string man_page(const CLI::App& program) {
   page += ".SH EXIT STATUS\n";
   for (const ExitMeaning& exit : exit_meanings()) page += entry(exit.code, exit.meaning);
   page += ".SH ENVIRONMENT\n";
-  page += entry("TF_CONFIG", "cluster and task of a job with parameter servers, as in TensorFlow");
+  page += entry("TF_CONFIG", "cluster and task of this process, as in TensorFlow");
+  page += entry("LOCKSTEP_RANK, LOCKSTEP_RANKS, LOCKSTEP_RENDEZVOUS",
+                "as --rank, --ranks and --rendezvous");
+  page += entry("LOCKSTEP_SECRET, LOCKSTEP_SECRET_FILE",
+                "secret that processes of several hosts prove to know, or a file that holds it");
   page += entry("XDG_CACHE_HOME", "parent of the folder of measured costs, instead of ~/.cache");
   page += ".SH FILES\n";
   page += entry("~/.cache/lockstep",

@@ -31,10 +31,11 @@ nlohmann::json to_json(const engine::StepTimes& times) {
                      {"messages_ms", ms(rank.messages)}});
   }
   const auto hidden = times.hidden_percent();
+  const bool alone = times.ranks.size() == 1;
   return {{"slowest_rank", times.slowest},
           {"waited_for_slowest_ms", ms(times.waited_for_slowest)},
           {"late_in_turn_ms", ms(times.late_in_turn)},
-          {"comm_exposed_ms", ms(times.exposed)},
+          {"comm_exposed_ms", alone ? nlohmann::json() : nlohmann::json(ms(times.exposed))},
           {"comm_hidden_percent", hidden ? nlohmann::json(*hidden) : nlohmann::json()},
           {"ranks", std::move(ranks)}};
 }

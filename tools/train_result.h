@@ -30,7 +30,8 @@ nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strateg
 //                            the others are absent, without one. The first two are null if the loss
 //                            counts no right answers, and test_top5 also for five classes or fewer.
 //                            test_auc is null unless there are two classes.
-//   algorithm, reason        the all-reduce, by sizes as --algorithm takes them if buckets differ
+//   algorithm, reason        the all-reduce, by sizes as --algorithm takes them if buckets differ;
+//                            none for one replica
 //   interrupted              the signal that ended the run, sent to any process; absent if none did
 //   traffic                  with servers, the chief's workers together: steps, bytes and rows (of
 //                            tables) pulled and pushed, bytes_per_step, rows_per_step
@@ -38,7 +39,8 @@ nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strateg
 //                            defines them. `ranks` has step_ms (median), step_p10_ms, step_p90_ms,
 //                            step_p99_ms, step_most_ms, work_ms, waited_ms and messages_ms of each.
 //                            For the job: slowest_rank, waited_for_slowest_ms, late_in_turn_ms,
-//                            comm_exposed_ms and comm_hidden_percent (null on one host).
+//                            comm_exposed_ms (null for one replica) and comm_hidden_percent (null
+//                            on one host).
 
 // Returns "a worker pulled 1 MiB and pushed 2 MiB per step". `steps`: the number of steps that
 // `traffic` covers.

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
+#include "engine/base/spelling.h"
 
 namespace lockstep::engine::optim {
 namespace {
@@ -68,7 +70,8 @@ Schedule schedule(std::string_view text) {
   if (kind == "constant") {
     result.kind = Schedule::Kind::kConstant;
   } else {
-    require(kind == "cosine", "schedule: unknown kind '{}'; known: constant, cosine", kind);
+    require(kind == "cosine", "unknown schedule '{}'{}", brief(kind),
+            known_names(kind, {"constant", "cosine"}));
     result.kind = Schedule::Kind::kCosine;
   }
   if (colon == std::string_view::npos) return result;

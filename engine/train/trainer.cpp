@@ -208,9 +208,11 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       const bool again = error.code() == Code::kUnavailable && restores < options.retries;
       const bool lost = error.code() == Code::kPeerLost || error.code() == Code::kTimeout;
       if (!again) strategy_.gave_up(error);
-      if (lost && fit.checkpoints) {
+      if (lost) {
         throw error.with(error.what() + hosts_of(strategy_, error) +
-                         how_it_goes_on(*fit.checkpoints, "the same command"));
+                         (fit.checkpoints
+                              ? how_it_goes_on(*fit.checkpoints, "the same command")
+                              : "; nothing was saved, since there is no folder for it"));
       }
       if (!again) throw;
       ++restores;

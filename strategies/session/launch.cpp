@@ -213,8 +213,8 @@ void require_sound_by_hand(const Variables& v) {
           "LOCKSTEP_RANK is '{}' and LOCKSTEP_RANKS '{}': they must be the number of this process, "
           "from 0 on, and how many there are",
           engine::brief(v.text("LOCKSTEP_RANK")), engine::brief(v.text("LOCKSTEP_RANKS")));
-  require(*rank < *size, "LOCKSTEP_RANK is {}: of {} processes the last one is {}", *rank, *size,
-          *size - 1);
+  require(*rank < *size, "--rank (LOCKSTEP_RANK) is {}: of {} processes the last one is {}", *rank,
+          *size, *size - 1);
   require(*size == 1 || v.has("LOCKSTEP_RENDEZVOUS"),
           "LOCKSTEP_RANKS is {}, and LOCKSTEP_RENDEZVOUS does not say where the processes meet: it "
           "is an address and a port of process 0, such as node1:29500",

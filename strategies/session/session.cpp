@@ -120,8 +120,15 @@ std::unique_ptr<collectives::Bootstrap> Session::meet() {
   switch (launch_.meeting) {
     case Launch::Meeting::kNone:
       break;
-    case Launch::Meeting::kMpi:
-      return collectives::mpi::open({options_.deadline});
+    case Launch::Meeting::kMpi: {
+      auto job = collectives::mpi::open({options_.deadline});
+      // A launcher of another MPI leaves each process alone.
+      engine::require(job->processes() == launch_.size,
+                      "{} started {} processes, and MPI joined {} of them: use the launcher of the "
+                      "MPI that lockstep was built with (lockstep doctor names it)",
+                      launch_.launcher, launch_.size, job->processes());
+      return job;
+    }
     case Launch::Meeting::kRendezvous:
     case Launch::Meeting::kPmi:
     case Launch::Meeting::kTorchStore:

@@ -32,7 +32,7 @@ std::string Synchronous::plan() const {
   return plan_record(design_, job_->ranks().host, arithmetic());
 }
 std::string Synchronous::algorithm() const {
-  return design_.algorithm;
+  return topology_.ranks.size() == 1 ? "none" : design_.algorithm;
 }
 std::string Synchronous::reason() const {
   return design_.reason.text();

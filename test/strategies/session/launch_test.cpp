@@ -145,7 +145,7 @@ TEST(Launches, ThatCannotMeetOrContradictThemselvesAreRefused) {
   no_number["LOCKSTEP_RANKS"] = "4x";
   no_address.erase("LOCKSTEP_RENDEZVOUS");
   const std::pair<Variables, const char*> cases[] = {
-      {too_large, "LOCKSTEP_RANK is 4: of 4 processes the last one is 3"},
+      {too_large, "--rank (LOCKSTEP_RANK) is 4: of 4 processes the last one is 3"},
       {no_number, "LOCKSTEP_RANKS '4x'"},
       {no_address, "LOCKSTEP_RENDEZVOUS does not say where the processes meet"},
       {{{"LOCKSTEP_RENDEZVOUS", "node1:29500"}}, "LOCKSTEP_RANK is ''"},
