@@ -15,7 +15,7 @@ constexpr std::int64_t kMostProcesses = 1 << 20;
 }  // namespace
 
 void LaunchFlags::publish() const {
-  if (!rank && rendezvous.empty()) return;
+  if (!rank && !ranks && rendezvous.empty()) return;
   engine::require(rank && ranks && !rendezvous.empty(),
                   "--rank, --ranks and --rendezvous belong together: which of how many processes "
                   "this is, and where process 0 can be reached, such as --rank 0 --ranks 2 "

@@ -57,11 +57,11 @@ std::string host_text(const Topology& topology, int host, int ranks) {
   std::string text = engine::count_text(std::uint64_t(ranks), "rank");
   if (costs.link == LinkClass::kMemory) {
     const int cores = topology.cores_of_host(host);
-    text += fmt::format(" on {}{}; memory {} by one processor and {} by all",
+    text += fmt::format(" on {}{}; memory {} with one processor and {} with all",
                         engine::count_text(std::uint64_t(cores), "processor"),
                         nodes_text(topology, host), rate_text(far.core), rate_text(far.host));
     if (costs.passes.size() > 1)
-      text += fmt::format(", {} by one in its cache", rate_text(near.core));
+      text += fmt::format(", {} with one in its cache", rate_text(near.core));
     if ((costs.stream_touched > 0 && costs.stream_results > 0) || costs.read_ahead)
       text += "; non-temporal stores: " + sentence(collectives::memory_access(costs));
   } else {

@@ -71,7 +71,8 @@ engine::data::Sets data_of(const PredictFlags& f, const engine::RunState& state,
 
 int predict(const PredictFlags& f, const Program& program) {
   together([] {
-    const int processes = strategies::launch().size;
+    const strategies::Launch launch = strategies::launch();
+    const int processes = launch.launcher == "TF_CONFIG" ? 1 : launch.size;  // it starts nothing
     engine::require(processes == 1, "predict runs in one process, and {} were started", processes);
   });
   const engine::Log log(
@@ -99,7 +100,7 @@ int predict(const PredictFlags& f, const Program& program) {
   const auto& data = f.split == "test" ? sets.test : sets.train;
   engine::require(data != nullptr, "the data has no test part: use --split train");
 
-  strategies::Session session(program.argc, program.argv, {.log = log});
+  strategies::Session session(program.argc, program.argv, {.launched = false, .log = log});
   strategies::StrategyOptions options;
   options.threads = f.threads;
   if (strategies::recorded_dtype(state.plan) == engine::DType::kBFloat16)

@@ -66,11 +66,11 @@ void Progress::step(const engine::StepReport& report) {
 
 void Progress::epoch(const engine::EpochReport& report) {
   epoch_end_ = last_step_ + 1;
-  const std::string title =
-      fmt::format("epoch {}{}", report.number,
-                  !report.resumed        ? ""
-                  : report.examples == 0 ? ", continued"
-                                         : fmt::format(", last {} examples", report.examples));
+  const std::string title = fmt::format(
+      "epoch {}{}", report.number,
+      !report.resumed        ? ""
+      : report.examples == 0 ? ", continued"
+                             : fmt::format(", continued (the last {} examples)", report.examples));
   const double rate = report.images_per_second > 0 ? report.images_per_second : rate_;
   say(report.examples == 0 ? title + ": finished"
                            : fmt::format("{}: {}, {:.0f} examples/s", title,

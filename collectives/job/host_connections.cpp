@@ -27,8 +27,8 @@ std::vector<std::unique_ptr<Transport>> connect_sockets(
     const JobRanks& ranks, const std::vector<std::pair<int, int>>& pairs, const Network& network,
     std::chrono::milliseconds deadline, const std::string& what) {
   std::optional<TcpFabric> fabric;
-  // Each process sends an address and a secret; that of the first process is used, unless all know
-  // one already, since strangers may then read what they exchange.
+  // Each process sends an address and a secret, and that of the first process is used. If all know
+  // a secret already, they use it, because strangers may read this exchange.
   const std::string known = ranks.bootstrap.secret();
   const auto all = all_or_none(ranks.bootstrap, what + "addresses of the ranks", [&] {
     fabric.emplace(TcpOptions{network.interface, network.first_port, network.last_port});

@@ -22,7 +22,10 @@ void ControlLink::send(Kind kind, std::uint32_t what, std::string_view bytes) {
 }
 
 bool ControlLink::progress() {
-  open_ = open_ && write_out() && read_in();
+  if (open_) {
+    const bool wrote = write_out();
+    open_ = read_in() && wrote;  // who has left may have told why
+  }
   return open_ || whole();
 }
 

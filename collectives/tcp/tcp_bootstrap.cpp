@@ -57,7 +57,7 @@ class TcpBootstrap : public Bootstrap {
   explicit TcpBootstrap(const TcpBootstrapOptions& options)
       : options_(options), links_(std::size_t(options.process == 0 ? options.processes : 1)) {
     require(options.processes >= 1 && options.process >= 0 && options.process < options.processes,
-            "process {} of {} cannot be: they are numbered from 0", options.process,
+            "process {} of {} does not exist: they are numbered from 0", options.process,
             options.processes);
     // The system vouches for the other end of a private socket.
     if (is_private(options_.rendezvous))

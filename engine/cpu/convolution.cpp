@@ -41,11 +41,6 @@ template <class T>
 Convolutions<T>::~Convolutions() = default;
 
 template <class T>
-std::size_t Convolutions<T>::held() const {
-  return sums_.bytes() + (wide_ ? wide_->held() : 0);
-}
-
-template <class T>
 bool Convolutions<T>::winograd(const ConvolutionSpec& s, std::size_t planned) const {
   return kernels_ != Kernels::kDirect && winograd_fits(s) &&
          (kernels_ == Kernels::kWinograd || winograd_pays(s, planned));

@@ -43,7 +43,7 @@ class Convolutions {
   void backward(const ConvolutionSpec& spec, Rows rows, const T* x, const T* y, T* dy, const T* w,
                 T* dx, T* dw, T* db, bool accumulate);
 
-  std::size_t held() const;
+  std::size_t held() const { return sums_.bytes(); }
 
   // Returns whether a convolution with so many planned rows uses Winograd's method. In bfloat16 the
   // gradients do; the output does only if that pays too.

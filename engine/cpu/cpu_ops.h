@@ -57,7 +57,7 @@ class CpuOps final : public CpuKernels {
   KernelMemory pooled_convolution_memory(const PooledConvolutionSpec& spec,
                                          std::size_t rows) const override;
   std::size_t held() const override {
-    return library_.held() + dense_.held() + convolutions_.held() + pooled_.held();
+    return library_.held() + convolutions_.held() + pooled_.held();
   }
   std::size_t pool_workspace(const PoolSpec& spec, std::size_t rows) override;
   void pool_forward(const StepState* state, const PoolSpec& spec, Tensor x, Tensor y,

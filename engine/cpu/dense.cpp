@@ -168,9 +168,7 @@ void DenseLayers<T>::run(LibraryProduct& product, const T* a, const T* b, const 
   if constexpr (!std::is_same_v<T, float>) {
     if (widens_) {
       const std::size_t rows = product.rows(), depth = product.depth(), columns = product.columns();
-      const std::size_t bytes = floats_of_product(rows, depth, columns) * sizeof(float);
-      if (bytes > wide_.bytes()) wide_ = Buffer(bytes);
-      auto* const a32 = reinterpret_cast<float*>(wide_.data());
+      float* const a32 = library_.widened(floats_of_product(rows, depth, columns));
       float* const b32 = a32 + whole_lines(rows * depth);
       float* const c32 = b32 + whole_lines(depth * columns);
       float* const bias32 = c32 + whole_lines(rows * columns);

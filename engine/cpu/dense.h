@@ -3,9 +3,9 @@
 // products, except for the gradients of wide float32 layers, which the own kernel computes
 // (product_kernels.h). For bfloat16, products are summed as float32 and rounded once. The bias is
 // part of the product; ReLU is not, because the library's ReLU maps NaN to 0. Temporary data lies
-// in the library's scratch memory, so a steady step makes no large allocations. Without AVX-512 the
-// library has no products of bfloat16, so operands are widened. Used on the replica's computing
-// thread only.
+// in the library's scratch memory, so with AVX-512 a steady step makes no large allocations.
+// Without it, the library packs into memory of its own and has no products of bfloat16, so operands
+// are widened. Used on the replica's computing thread only.
 #pragma once
 #include <cstddef>
 
@@ -33,8 +33,6 @@ class DenseLayers {
   void backward(const DenseSpec& spec, Rows rows, const T* x, const T* y, T* dy, const T* w, T* dx,
                 T* dw, T* db, bool accumulate);
 
-  std::size_t held() const { return wide_.bytes(); }
-
  private:
   bool own(const DenseSpec& spec, std::size_t planned) const;
   void multiply(const Product& product);
@@ -44,7 +42,6 @@ class DenseLayers {
   Kernels kernels_;
   bool widens_;  // the library has no products of T
   ShapeCache<DenseSpec, DenseCalls> calls_;
-  Buffer wide_;  // widened operands
 };
 
 }  // namespace lockstep::engine::cpu

@@ -22,6 +22,12 @@ std::byte* Library::scratch(std::size_t bytes) {
   return scratch_.data();
 }
 
+float* Library::widened(std::size_t floats) {
+  const std::size_t bytes = floats * sizeof(float);
+  if (bytes > widened_.bytes()) widened_ = Buffer(bytes);
+  return reinterpret_cast<float*>(widened_.data());
+}
+
 void Library::made(std::string_view what, const char* implementation) {
   std::string text = fmt::format("{}: {}", what, implementation);
   if (std::find(names_.begin(), names_.end(), text) == names_.end()) {

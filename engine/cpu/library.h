@@ -31,7 +31,9 @@ class Library {
 
   // Returns at least `bytes` bytes, aligned to 64. The contents are lost when the scratch grows.
   std::byte* scratch(std::size_t bytes);
-  std::size_t held() const { return scratch_.bytes(); }
+  // Returns room for widened operands, with the same limits. It is kept while a primitive runs.
+  float* widened(std::size_t floats);
+  std::size_t held() const { return scratch_.bytes() + widened_.bytes(); }
 
   void made(std::string_view what, const char* implementation);
   std::span<const std::string> names() const { return names_; }
@@ -40,7 +42,7 @@ class Library {
   int threads_;
   dnnl::engine engine_;
   dnnl::stream stream_;
-  Buffer scratch_;
+  Buffer scratch_, widened_;
   std::vector<std::string> names_;
 };
 

@@ -23,11 +23,6 @@ std::size_t WideConvolutions::piece(const ConvolutionSpec& s, std::size_t rows) 
   return std::min(rows, rows_of_piece(s, library_.threads()));
 }
 
-float* WideConvolutions::floats(std::size_t count) {
-  if (count * sizeof(float) > memory_.bytes()) memory_ = Buffer(count * sizeof(float));
-  return reinterpret_cast<float*>(memory_.data());
-}
-
 KernelMemory WideConvolutions::memory(const ConvolutionSpec& s, std::size_t planned) const {
   KernelMemory memory = wide_.memory(s, planned);
   memory.between += floats_of_piece(s, piece(s, planned)) * sizeof(float);
@@ -37,7 +32,7 @@ KernelMemory WideConvolutions::memory(const ConvolutionSpec& s, std::size_t plan
 void WideConvolutions::forward(const ConvolutionSpec& s, std::size_t rows, const BFloat16* x,
                                const BFloat16* w, const BFloat16* b, BFloat16* y) {
   const std::size_t most = piece(s, rows);
-  float* const w32 = floats(floats_of_piece(s, most));
+  float* const w32 = library_.widened(floats_of_piece(s, most));
   float* const b32 = w32 + s.weights();
   float* const x32 = w32 + whole_lines(s.weights() + s.filters);
   float* const y32 = x32 + 2 * whole_lines(most * s.inputs());
@@ -58,7 +53,7 @@ void WideConvolutions::backward(const ConvolutionSpec& s, std::size_t rows, cons
   linear.activation = Activation::kNone;
   if (s.activation == Activation::kRelu) mask(y, dy, dy, rows * s.outputs());
   const std::size_t most = piece(s, rows);
-  float* const w32 = floats(floats_of_piece(s, most));
+  float* const w32 = library_.widened(floats_of_piece(s, most));
   float* const x32 = w32 + whole_lines(s.weights() + s.filters);
   float* const dx32 = x32 + whole_lines(most * s.inputs());
   float* const dy32 = dx32 + whole_lines(most * s.inputs());

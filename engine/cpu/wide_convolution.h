@@ -22,15 +22,11 @@ class WideConvolutions {
   void backward(const ConvolutionSpec& spec, std::size_t rows, const BFloat16* x, const BFloat16* y,
                 BFloat16* dy, const BFloat16* w, BFloat16* dx, float* dw, float* db);
 
-  std::size_t held() const { return memory_.bytes(); }
-
  private:
   std::size_t piece(const ConvolutionSpec& spec, std::size_t rows) const;
-  float* floats(std::size_t count);
 
   Library& library_;
   Convolutions<float> wide_;
-  Buffer memory_;  // widened operands of a piece
 };
 
 }  // namespace lockstep::engine::cpu

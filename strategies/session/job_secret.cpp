@@ -50,9 +50,9 @@ collectives::JobKey job_key(const Launch& launch, bool insecure) {
   key.secret = take_job_secret();
   if (key.secret.empty() && insecure) key.secret = std::string(kLeastSecret, '-');
   engine::require(!key.secret.empty(),
-                  "the processes meet at {} and need a secret: set LOCKSTEP_SECRET_FILE or "
-                  "LOCKSTEP_SECRET to the same for all of them ({}), or give --insecure, which "
-                  "lets anybody take part who reaches this address",
+                  "the processes meet at {} and need a secret: give all of them the same in "
+                  "LOCKSTEP_SECRET, or in a file that LOCKSTEP_SECRET_FILE names ({}), or give "
+                  "--insecure, which lets anybody take part who reaches this address",
                   launch.rendezvous, kHow);
   return key;
 }

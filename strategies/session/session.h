@@ -25,9 +25,9 @@
 namespace lockstep::strategies {
 
 struct SessionOptions {
-  std::chrono::milliseconds deadline{60000};  // for finding the other processes
+  std::chrono::milliseconds deadline{60000};  // of waits for other processes
   collectives::Network network = {};          // transport between hosts
-  // True: processes on several hosts that no launcher gives a secret accept connections of anybody.
+  // True: a job on several hosts may start without a secret, and then anybody can join.
   bool insecure = false;
   // False: the process is independent of any launcher and does not use MPI. The same holds for a
   // task of a supervisor (supervisor.h).

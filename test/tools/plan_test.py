@@ -271,7 +271,7 @@ class Plan(Case):
         if not json.loads(self.good("doctor", "--json").stdout)["hwloc"]["found"]:
             self.skipTest("built without hwloc")
         machine = {"name": "h", "count": 2, "machine": "numa:2(memory=8GiB) core:4 pu:2"}
-        rest = "; memory 12 GB/s by one processor and 48 GB/s by all, 40 GB/s by one in its cache; a signal takes 0.5 us\n"
+        rest = "; memory 12 GB/s with one processor and 48 GB/s with all, 40 GB/s with one in its cache; a signal takes 0.5 us\n"
         golden = {2: "2 ranks on 16 processors of 2 NUMA nodes (2 on node 0)",
                   8: "8 ranks on 16 processors of 2 NUMA nodes (4 on node 0, 4 on node 1)",
                   12: "12 ranks on 16 processors of 2 NUMA nodes (8 on node 0, 4 on node 1)",

@@ -127,6 +127,7 @@ class Rendezvous(Case):
 
     def test_what_cannot_be_is_refused(self):
         for flags, words in ((["--rank", "0"], ["--rank, --ranks and --rendezvous belong together"]),
+                             (["--ranks", "2"], ["--rank, --ranks and --rendezvous belong together"]),
                              (["--rank", "2", "--ranks", "2", "--rendezvous", "h:1"], ["of 2 processes the last one is 1"]),
                              (["--rank", "0", "--ranks", "2", "--rendezvous", "nowhere"], ["an address and a port"]),
                              (["--rank", "1", "--ranks", "2", "--rendezvous", "10.0.0.1:2222"],

@@ -121,6 +121,25 @@ TEST(TcpBootstrap, MeetsAtAPrivateSocket) {
   EXPECT_FALSE(std::filesystem::exists(address.substr(address.find(':') + 1)));
 }
 
+// At a private socket a message to process 0, which has ended with its error, fails at once.
+TEST(TcpBootstrap, WhoComesLaterIsToldWhoLeft) {
+  const Outcome outcome = run(
+      3,
+      [](Bootstrap& mine) {
+        if (mine.process() == 2) return;
+        if (mine.process() == 1) std::this_thread::sleep_for(milliseconds(300));
+        mine.all_gather("x", "numbers");
+      },
+      [&](TcpBootstrapOptions& options) {
+        options.rendezvous =
+            collectives::tcp::private_address(fmt::format("test-left-{}", ::getpid()));
+        options.key = {};
+        return true;
+      });
+  EXPECT_THAT(outcome.errors[0], testing::HasSubstr("process 2"));
+  EXPECT_THAT(outcome.errors[1], testing::HasSubstr("process 2"));
+}
+
 // Connections without a proof neither take part nor delay those that have one.
 TEST(TcpBootstrap, StrangersAreRefusedAndDelayNobody) {
   std::atomic<bool> over = false;
