@@ -5,6 +5,7 @@
 // describes the measurement.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <sstream>
 #include <thread>
@@ -52,6 +53,12 @@ constexpr std::chrono::milliseconds kWord{200};
 // Checks the file before hours of measuring. A file that did not exist does not exist afterwards.
 void require_writable(const std::string& path) {
   const engine::WholeFile tried(path);
+}
+
+// Returns whether an option of mpirun makes Open MPI copy messages twice.
+bool copies_twice() {
+  const char* const mechanism = std::getenv("OMPI_MCA_btl_vader_single_copy_mechanism");
+  return mechanism != nullptr && std::string_view(mechanism) == "none";
 }
 
 // Binds each rank to a processor of its own if there are enough.
@@ -121,7 +128,7 @@ class BenchOfRank {
                       here, engine::count_text(std::uint64_t(processors.of_host), "processor"),
                       processors.of_host));
     const double barrier_ns = meeting_.pair_ns();
-    if (form_ == Form::kTable) say(ranks_line(rank, processors.of_host, threads, barrier_ns));
+    explain(ranks_line(rank, processors.of_host, threads, barrier_ns));
     planned_ = bench::planned(setting_.task, found.topology, planned_counts());
   }
 
@@ -139,6 +146,12 @@ class BenchOfRank {
     // With more ranks than processors, ranks wait for each other, which is not other work.
     if (rank_.job.rank() == 0 && enough_ && !other_work_.note().empty())
       complain(other_work_.note());
+    if (rank_.job.rank() == 0 && setting_.mpi && copies_twice())
+      complain(
+          "Open MPI was told not to copy directly between processes "
+          "(btl_vader_single_copy_mechanism "
+          "none), so MPI takes up to several times as long as it could: measure without that "
+          "option");
     for (const std::string& line : verdict_.lines(bench::mpi_name(setting_.task.collective)))
       if (rank_.job.rank() == 0) complain(line);
     return verdict_.right();
@@ -152,15 +165,22 @@ class BenchOfRank {
   void say(const std::string& line) const {
     if (rank_.job.rank() == 0 && !line.empty()) print(line + "\n");
   }
+  // Prints what people need to read a table: lines that begin with #.
+  void explain(const std::string& lines) const {
+    if (form_ == Form::kTable && !f_.verbosity.quiet) say(lines);
+  }
+  // Prints a row. All ranks wait for it, so that they hear at once if it cannot be printed.
+  void say_row(const std::string& row) {
+    say(row);
+    meeting_.meet();
+  }
   // Names the algorithms that "all" leaves out, since others make the same plan.
   void say_same_plans() const {
-    if (form_ != Form::kTable || !planned_ || (f_.algorithm != "all" && !f_.regret)) return;
+    if (!planned_ || (f_.algorithm != "all" && !f_.regret)) return;
     std::istringstream lines(same_plans(*planned_));
-    for (std::string line; std::getline(lines, line);) say("# " + line);
+    for (std::string line; std::getline(lines, line);) explain("# " + line);
   }
-  void say_marks() const {
-    if (form_ == Form::kTable) say(fmt::format("{}; {}", bench::kMarked, bench::kDisturbed));
-  }
+  void say_marks() const { explain(fmt::format("{}; {}", bench::kMarked, bench::kDisturbed)); }
   // Returns the elements of each planned all-reduce, of `count` in all. With --overlap an
   // all-reduce is several buckets, and the planner chooses for one.
   std::size_t planned_count(std::size_t count) const {
@@ -198,28 +218,31 @@ class BenchOfRank {
     return engine::size_of(task.dtype) * most;
   }
 
+  void explain_times() const {
+    const bool one_host = setting_.task.one_host();
+    explain(
+        "# us, min, p99: median, least and 99th percentile in place, in microseconds; out us: "
+        "median out of place\n"
+        "# algbw, busbw: GB/s in place, of the size and of the bytes that must travel");
+    explain(fmt::format("# roof %: least time over us; least is {}",
+                        one_host
+                            ? "the time to read all inputs and write all results, without waits"
+                            : "the time of these bytes on the measured wire"));
+    explain(fmt::format("# predicted: us by {} costs{}{}", f_.assumed ? "assumed" : "measured",
+                        kept_ ? ", which train and plan will use" : "",
+                        one_host && !f_.assumed ? "; above 4 MiB they are extrapolated" : ""));
+    if (setting_.mpi)
+      explain("# MPI us: median in place of " + collectives::mpi::version() +
+              "; ratio: MPI's time over lockstep's");
+    explain(
+        fmt::format("# wrong: elements with a wrong result\n{}; {}\n# ?: more than twice off the "
+                    "prediction, or "
+                    "roof % above {}",
+                    bench::kMarked, bench::kDisturbed, bench::kMostRoofline));
+  }
+
   void times() {
-    if (form_ == Form::kTable) {
-      const bool one_host = setting_.task.one_host();
-      say("# us, min, p99: median, least and 99th percentile in place, in microseconds; out us: "
-          "median out of place\n"
-          "# algbw, busbw: GB/s in place, of the size and of the bytes that must travel");
-      say(fmt::format("# roof %: time of {} in percent of us (above 100: noise)",
-                      one_host ? "direct's reads and writes without waits"
-                               : "these bytes on the measured wire"));
-      say(fmt::format(
-          "# predicted: us by {} costs{}{}", f_.assumed ? "assumed" : "measured",
-          kept_ ? ", which train and plan will use" : "",
-          one_host && !f_.assumed ? "; from 4 MiB on by the model alone, without trials" : ""));
-      say("# reason: why the planner chooses; its times are predicted, and those in brackets are "
-          "of the resource alone\n"
-          "# wrong: elements with a wrong result");
-      if (setting_.mpi)
-        say("# MPI us: median in place of " + collectives::mpi::version() +
-            "; ratio: MPI's time over lockstep's");
-      say(fmt::format("{}; {}; ?: more than twice off the prediction", bench::kMarked,
-                      bench::kDisturbed));
-    }
+    explain_times();
     say_same_plans();
     const bench::Rival rival = setting_.mpi ? bench::Rival::kMpi : bench::Rival::kNone;
     say(bench::heading(form_, rival));
@@ -236,10 +259,10 @@ class BenchOfRank {
         verdict_.add_rival(row.measured.rival_wrong);
         other_work_.add(row.measured.in_place.wait);
         rows.push_back(row);
-        say(bench::to_text(row, form_, rival));
+        say_row(bench::to_text(row, form_, rival));
       }
     }
-    if (form_ == Form::kTable) say(bench::summary(rows));
+    explain(bench::summary(rows));
     if (rank_.job.rank() == 0 && !f_.output.plot.empty()) write_plot(rows);
   }
 
@@ -267,12 +290,11 @@ class BenchOfRank {
       for (const std::string& name : rivals(choices("auto", count).front(), count))
         if (std::find(columns.begin(), columns.end(), name) == columns.end())
           columns.push_back(name);
-    if (form_ == Form::kTable)
-      say(
-          fmt::format("# regret: choice us over best us, the medians in place, in microseconds\n"
-                      "# The columns of the algorithms show who was the best at first. Choice and "
-                      "best were then timed again: choice us, best us.\n# {}",
-                      bench::kDisturbed));
+    explain(
+        fmt::format("# us: medians in place, in microseconds; regret: choice us over best us\n"
+                    "# First all algorithms were timed (columns on the right), then the choice and "
+                    "the best of these again.\n# {}",
+                    bench::kDisturbed));
     say_same_plans();
     say(bench::heading(columns, form_));
     std::vector<bench::Regret> found;
@@ -282,18 +304,17 @@ class BenchOfRank {
           bench::regret(rank_, meeting_, setting_, choice, rivals(choice, count), count));
       verdict_.add(found.back().wrong);
       other_work_.add(found.back().wait);
-      say(bench::to_text(found.back(), columns, form_));
+      say_row(bench::to_text(found.back(), columns, form_));
     }
-    if (form_ == Form::kTable) say(bench::summary(found));
+    explain(bench::summary(found));
   }
 
   void overlaps() {
-    if (form_ == Form::kTable)
-      say(
-          fmt::format("# medians: a backward pass without sums, sums of {} buckets alone, and both "
-                      "together; hidden %: part of the sums' time that runs beside the backward "
-                      "pass, below 0 if both together take longer than one after the other",
-                      bench::kBuckets));
+    explain(fmt::format(
+        "# medians: a backward pass without sums, sums of {} buckets alone, both together\n"
+        "# hidden %: part of the sums' time that runs beside the backward pass; below 0 "
+        "if both together take longer than one after the other; - for noise",
+        bench::kBuckets));
     say_marks();
     say_same_plans();
     say(bench::overlap_heading(form_));
@@ -302,15 +323,17 @@ class BenchOfRank {
         const auto found = bench::overlap(rank_, meeting_, setting_, choice, count);
         verdict_.add(found.wrong);
         other_work_.add(found.wait);
-        say(bench::to_text(found, form_));
+        say_row(bench::to_text(found, form_));
       }
     }
   }
 
   void reproducible() {
-    if (form_ == Form::kTable)
-      say("# times: reproducible over plain; bits: a checksum of the result, the same for all "
-          "algorithms and layouts");
+    explain(
+        "# plain: a Communicator's sum in memory of the caller, which it copies (bench without "
+        "--reproducible sums in shared memory)\n"
+        "# times: reproducible over plain; bits: a checksum of the result, the same for all "
+        "algorithms and layouts");
     say_marks();
     say_same_plans();
     say(bench::reproducible_heading(form_));
@@ -319,7 +342,7 @@ class BenchOfRank {
         const auto found = bench::reproducible(rank_, meeting_, setting_, choice, count);
         verdict_.add(found.wrong);
         other_work_.add(found.wait);
-        say(bench::to_text(found, form_));
+        say_row(bench::to_text(found, form_));
       }
     }
   }

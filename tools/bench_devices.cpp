@@ -104,7 +104,8 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
   if (f.devices.copy) on.copied = collectives::parse_size(*f.devices.copy);
   bench::DeviceRanks ranks(setting, on);
   const bench::Form form = f.form();
-  if (form == bench::Form::kTable) print(head(devices));
+  const bool explains = form == bench::Form::kTable && !f.verbosity.quiet;
+  if (explains) print(head(devices));
   if (form != bench::Form::kJson) print(bench::heading(form, bench::Rival::kNccl) + "\n");
   bench::Verdict verdict;
   std::vector<bench::Row> rows;
@@ -123,9 +124,9 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
       print(bench::to_text(row, form, bench::Rival::kNccl) + "\n");
     }
   }
-  if (form == bench::Form::kTable)
-    print(fmt::format("# a copy within {} moves {:.1f} GB/s\n", to_string(devices[0]->id()),
-                      rows.back().measured.copy_gb_s));
+  if (explains)
+    print(fmt::format("{}\n# a copy within {} moves {:.1f} GB/s\n", bench::summary(rows),
+                      to_string(devices[0]->id()), rows.back().measured.copy_gb_s));
   if (!f.output.plot.empty()) {
     bench::write_svg(f.output.plot, rows, f.title(int(devices.size()), "devices"), kNccl);
     f.verbosity.written(f.output.plot);

@@ -88,10 +88,10 @@ std::string known_algorithms() {
 
 void declare_sizes(CLI::App& app, BenchFlags& f) {
   app.option_defaults()->group("Sizes");
-  app.add_option(
-         "-b,--min,--minbytes", f.sizes.min,
-         "smallest size of one rank's input, in whole elements; for all_gather of its result "
-         "(default: 4KiB)")
+  app.add_option("-b,--min,--minbytes", f.sizes.min,
+                 "smallest size of one rank's input, rounded down to elements; for all_gather of "
+                 "its result "
+                 "(default: 4KiB)")
       ->check(byte_size(1, kLargest));
   app.add_option("-e,--max,--maxbytes", f.sizes.max, "largest size (default: 64MiB)")
       ->check(byte_size(1, kLargest))
@@ -306,8 +306,9 @@ void BenchFlags::require_possible(int processes) const {
                   "--{} is of all_reduce, not of {}", other, collective);
   engine::require(other.empty() || processes > 1 || threads() > 1, "--{} needs more than one rank",
                   other);
-  engine::require(other.empty() || (!s.mpi && output.plot.empty()),
-                  "--{} goes without --compare and --plot (bench/regrets.py draws regrets)", other);
+  engine::require(other.empty() || !s.mpi, "--{} goes without --compare", other);
+  engine::require(other.empty() || output.plot.empty(), "--{} draws nothing, so leave --plot out{}",
+                  other, regret ? "; bench/regrets.py draws regrets" : "");
   engine::require(!reproducible || (!engine::is_integer(s.task.dtype) &&
                                     (operation() == "sum" || operation() == "mean")),
                   "--reproducible is of sums and means of floating point; of {} {} every order has "

@@ -281,6 +281,8 @@ Choice Choices::choose(std::size_t bytes) const {
                               its.rounds, mine.rounds)
                 : fmt::format(", but sends {:.0f} messages instead of {:.0f}", its.messages,
                               mine.messages);
+      else if (prices[other].seconds < choice.seconds)
+        choice.reason += fmt::format(", and {} comes first in the list", choice.algorithm);
       if (than != none) choice.reason += fmt::format("; next slower is {}: ", algorithms_[than]);
     }
     if (than != none)

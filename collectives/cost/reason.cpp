@@ -116,10 +116,14 @@ class Comparison {
                                   : need == kPart ? part_name(mine_.part)
                                                   : "the busiest rank";
     const bool limit = seconds(mine_, need) > kHardlyPauses * mine_.seconds;
-    return fmt::format("{} {} {}: {} idle for {} of {} with {}, for {} of {} with {}", what,
-                       many ? "are" : "is", limit ? "the bottleneck" : "used most",
-                       many ? "they are" : "it is", rest(mine_), time_text(mine_.seconds), name_,
-                       rest(than_), time_text(than_.seconds), other_);
+    if (!limit)
+      return fmt::format("{} waits less: {} {} idle for {} of {}, with {} for {} of {}", name_,
+                         what, many ? "are" : "is", rest(mine_), time_text(mine_.seconds), other_,
+                         rest(than_), time_text(than_.seconds));
+    return fmt::format("{} {} the bottleneck: {} idle for {} of {} with {}, for {} of {} with {}",
+                       what, many ? "are" : "is", many ? "they are" : "it is", rest(mine_),
+                       time_text(mine_.seconds), name_, rest(than_), time_text(than_.seconds),
+                       other_);
   }
 
  private:

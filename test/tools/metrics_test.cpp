@@ -51,7 +51,8 @@ std::string lines(double accuracy) {
 TEST(MetricsOfARun, LinesNameAnAccuracyWhereThereIsOne) {
   EXPECT_EQ(lines(0.75),
             "epoch 1: mean loss 0.6250, mean accuracy 0.8125, 100 examples/s\n"
-            "epoch 2, continued (the last 8 examples): mean loss 0.5000, mean accuracy 0.7500, 100 examples/s\n"
+            "epoch 2, continued (the last 8 examples): mean loss 0.5000, mean accuracy 0.7500, 100 "
+            "examples/s\n"
             "test after 1 epoch: loss 0.2500, accuracy 0.7500\n"
             "test after 2 steps: loss 0.1250, accuracy 0.7500\n");
   EXPECT_EQ(lines(kNone),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/bench/fields.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "collectives/topology/machine.h"
@@ -54,6 +56,18 @@ void add_task(Fields& fields, const Task& task) {
   fields.emplace_back("collective", name(task.collective));
   fields.emplace_back("dtype", engine::name(task.dtype));
   fields.emplace_back("op", task.reduces() ? nlohmann::json(operation(task)) : nlohmann::json());
+}
+
+nlohmann::json number_or_null(std::optional<double> value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+std::string cell(std::optional<double> value, int digits) {
+  return value ? fmt::format("{:.{}f}", *value, digits) : "-";
+}
+
+std::string us_cell(std::optional<double> us) {
+  return cell(us, us.value_or(0) < 10 ? 2 : 1);
 }
 
 std::string json_line(const Fields& fields) {

@@ -60,7 +60,7 @@ Fields overlap_fields(const Overlap& o) {
              {"compute_us", o.compute_us},
              {"alone_us", o.alone_us},
              {"together_us", o.together_us},
-             {"hidden_percent", o.hidden_percent()},
+             {"hidden_percent", number_or_null(o.hidden_percent())},
              {"wrong", wrong_json(o.wrong)},
              {"chosen", o.choice.chosen}};
   add_task(all, o.task);
@@ -68,6 +68,11 @@ Fields overlap_fields(const Overlap& o) {
 }
 
 }  // namespace
+
+std::optional<double> Overlap::hidden_percent() const {
+  if (together_us < compute_us) return std::nullopt;
+  return 100 * (compute_us + alone_us - together_us) / alone_us;
+}
 
 Overlap overlap(const Rank& rank, Meeting& meeting, const Setting& setting, const Choice& choice,
                 std::size_t count) {
@@ -120,18 +125,16 @@ Overlap overlap(const Rank& rank, Meeting& meeting, const Setting& setting, cons
 std::string overlap_heading(Form form) {
   if (form == Form::kJson) return {};
   if (form == Form::kCsv) return csv_heading(overlap_fields({}));
-  return fmt::format("{:>11} {:>10} {:<20}   {:>11} {:>11} {:>11} {:>9} {:>6}  reason", "bytes",
-                     "count", "algorithm", "compute us", "alone us", "together us", "hidden %",
-                     "wrong");
+  return fmt::format("{:>11} {:>10} {:<20}   {:>11} {:>11} {:>11} {:>9} {:>6}", "bytes", "count",
+                     "algorithm", "compute us", "alone us", "together us", "hidden %", "wrong");
 }
 
 std::string to_text(const Overlap& o, Form form) {
   if (form == Form::kJson) return json_line(overlap_fields(o));
   if (form == Form::kCsv) return csv_line(overlap_fields(o));
-  return fmt::format("{:>11} {:>10} {:<20} {}{:>11.1f} {:>11.1f} {:>11.1f} {:>9.0f} {:>6}  {}",
-                     o.bytes, o.count, o.choice.algorithm, marks(o.choice, o.wait), o.compute_us,
-                     o.alone_us, o.together_us, o.hidden_percent(), wrong_cell(o.wrong, form),
-                     o.choice.reason);
+  return fmt::format("{:>11} {:>10} {:<20} {}{:>11.1f} {:>11.1f} {:>11.1f} {:>9} {:>6}", o.bytes,
+                     o.count, o.choice.algorithm, marks(o.choice, o.wait), o.compute_us, o.alone_us,
+                     o.together_us, cell(o.hidden_percent(), 0), wrong_cell(o.wrong, form));
 }
 
 }  // namespace lockstep::tools::bench

@@ -5,7 +5,11 @@
 // cores. The hidden time is what computing and all-reduce take less together than one after the
 // other. Between hosts the wire works meanwhile. On one host the all-reduce uses the same cores,
 // and nothing of it can be hidden. Collective; one thread per rank.
+//
+// The fields of JSON and CSV: those of the structure (hidden_percent is null for noise), chosen,
+// and those at the end of each Row. The reason is that of one bucket.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "tools/bench/rank.h"
@@ -23,7 +27,9 @@ struct Overlap {
   double compute_us = 0, alone_us = 0, together_us = 0;  // medians
   Wrong wrong;
   collectives::ProcessorWait wait;
-  double hidden_percent() const { return 100 * (compute_us + alone_us - together_us) / alone_us; }
+  // Returns the part of the sums' time that runs beside the backward pass. Returns nothing if both
+  // together took less time than the backward pass alone, which is noise.
+  std::optional<double> hidden_percent() const;
 };
 
 Overlap overlap(const Rank& rank, Meeting& meeting, const Setting& setting, const Choice& choice,

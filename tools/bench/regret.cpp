@@ -59,12 +59,11 @@ std::optional<double> time_of(const Regret& r, const std::string& name) {
 
 // Returns the fields of a line, except the times of all algorithms.
 Fields regret_fields(const Regret& r) {
-  const auto& predicted = r.choice.predicted_us;
   Fields all{{"bytes", r.bytes},
              {"count", r.count},
              {"algorithm", r.choice.algorithm},
              {"reason", r.choice.reason},
-             {"predicted_us", predicted ? nlohmann::json(*predicted) : nlohmann::json()},
+             {"predicted_us", number_or_null(r.choice.predicted_us)},
              {"choice_us", r.choice_us},
              {"best", r.best},
              {"best_us", r.best_us},
@@ -136,19 +135,17 @@ std::string to_text(const Regret& r, const std::vector<std::string>& columns, Fo
       return json_line(all);
     }
     for (const std::string& name : columns) {
-      const auto us = time_of(r, name);
-      all.emplace_back(name + "_us", us ? nlohmann::json(*us) : nlohmann::json());
+      all.emplace_back(name + "_us", number_or_null(time_of(r, name)));
     }
     return csv_line(all);
   }
-  const double predicted = r.choice.predicted_us.value_or(0);
-  std::string text =
-      fmt::format("{:>11} {:<18} {} {:>9.1f} {:>10.1f}   {:<20} {:>10.1f} {:>7.2f} {:>6} ", r.bytes,
-                  r.choice.algorithm, r.wait.disturbed() ? "!" : " ", predicted, r.choice_us,
-                  r.best, r.best_us, r.ratio(), wrong_cell(r.wrong, form));
+  std::string text = fmt::format("{:>11} {:<18} {} {:>9} {:>10}   {:<20} {:>10} {:>7.2f} {:>6} ",
+                                 r.bytes, r.choice.algorithm, r.wait.disturbed() ? "!" : " ",
+                                 us_cell(r.choice.predicted_us), us_cell(r.choice_us), r.best,
+                                 us_cell(r.best_us), r.ratio(), wrong_cell(r.wrong, form));
   for (const std::string& name : columns) {
     const auto us = time_of(r, name);
-    text += fmt::format(" {:>20}", us ? fmt::format("{:.1f}", *us) : "-");
+    text += fmt::format(" {:>20}", us_cell(us));
   }
   return text;
 }

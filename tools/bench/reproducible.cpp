@@ -106,17 +106,16 @@ Reproducible reproducible(const Rank& rank, Meeting& meeting, const Setting& set
 std::string reproducible_heading(Form form) {
   if (form == Form::kJson) return {};
   if (form == Form::kCsv) return csv_heading(reproducible_fields({}));
-  return fmt::format("{:>11} {:>10} {:<20}   {:>11} {:>15} {:>6} {:>16} {:>6}  reason", "bytes",
-                     "count", "algorithm", "plain us", "reproducible us", "times", "bits", "wrong");
+  return fmt::format("{:>11} {:>10} {:<20}   {:>11} {:>15} {:>6} {:>16} {:>6}", "bytes", "count",
+                     "algorithm", "plain us", "reproducible us", "times", "bits", "wrong");
 }
 
 std::string to_text(const Reproducible& r, Form form) {
   if (form == Form::kJson) return json_line(reproducible_fields(r));
   if (form == Form::kCsv) return csv_line(reproducible_fields(r));
-  return fmt::format("{:>11} {:>10} {:<20} {}{:>11.1f} {:>15.1f} {:>6.2f} {:016x} {:>6}  {}",
-                     r.bytes, r.count, r.choice.algorithm, marks(r.choice, r.wait), r.plain_us,
-                     r.reproducible_us, r.times(), r.bits, wrong_cell(r.wrong, form),
-                     r.choice.reason);
+  return fmt::format("{:>11} {:>10} {:<20} {}{:>11.1f} {:>15.1f} {:>6.2f} {:016x} {:>6}", r.bytes,
+                     r.count, r.choice.algorithm, marks(r.choice, r.wait), r.plain_us,
+                     r.reproducible_us, r.times(), r.bits, wrong_cell(r.wrong, form));
 }
 
 }  // namespace lockstep::tools::bench

@@ -5,23 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/base/quantity.h"
 #include "tools/bench/fields.h"
 
 namespace lockstep::tools::bench {
 namespace {
-
-std::string cell(std::optional<double> value, int digits) {
-  return value ? fmt::format("{:.{}f}", *value, digits) : "-";
-}
-
-// Returns microseconds; a digit more if they are few.
-std::string us_cell(std::optional<double> us) {
-  return cell(us, us.value_or(0) < 10 ? 2 : 1);
-}
-
-nlohmann::json number_or_null(std::optional<double> value) {
-  return value ? nlohmann::json(*value) : nlohmann::json();
-}
 
 std::optional<double> median(const std::optional<Times>& times) {
   if (!times) return std::nullopt;
@@ -39,18 +27,23 @@ bool is_off(const Row& row) {
   return us > 2 * predicted || predicted > 2 * us;
 }
 
+// Returns whether the row needs a second look.
+bool is_doubtful(const Row& row) {
+  return is_off(row) || row.roofline_percent().value_or(0) > kMostRoofline;
+}
+
 std::string table(const Row& row, Rival rival) {
   const Measured& m = row.measured;
   std::string text = fmt::format(
       "{:>11} {:>10} {:<20} {}{}{:>9} {:>10} {:>10} {:>10} {:>8.2f} {:>8.2f} {:>6} {:>9} {:>6}",
       row.bytes, row.count, row.choice.algorithm, marks(row.choice, m.in_place.wait),
-      is_off(row) ? "?" : " ", us_cell(m.in_place.median), us_cell(m.in_place.least),
+      is_doubtful(row) ? "?" : " ", us_cell(m.in_place.median), us_cell(m.in_place.least),
       us_cell(m.in_place.p99), us_cell(median(m.out_of_place)), row.algbw(), row.busbw(),
       cell(row.roofline_percent(), 0), us_cell(row.choice.predicted_us),
       wrong_cell(m.wrong, Form::kTable));
   if (rival != Rival::kNone)
     text += fmt::format(" {:>10} {:>6}", us_cell(row.rival_us()), cell(row.ratio(), 2));
-  return text + "  " + row.choice.reason;
+  return text;
 }
 
 Fields row_fields(const Row& row, Rival rival) {
@@ -127,10 +120,9 @@ std::string heading(Form form, Rival rival) {
   if (form == Form::kJson) return {};
   if (form == Form::kCsv) return csv_heading(row_fields({}, rival));
   return fmt::format(
-      "{:>11} {:>10} {:<20}   {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>9} {:>6}{}  {}",
-      "bytes", "count", "algorithm", "us", "min", "p99", "out us", "algbw", "busbw", "roof %",
-      "predicted", "wrong",
-      rival != Rival::kNone ? fmt::format(" {:>10} {:>6}", title(rival), "ratio") : "", "reason");
+      "{:>11} {:>10} {:<20}   {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>9} {:>6}{}", "bytes",
+      "count", "algorithm", "us", "min", "p99", "out us", "algbw", "busbw", "roof %", "predicted",
+      "wrong", rival != Rival::kNone ? fmt::format(" {:>10} {:>6}", title(rival), "ratio") : "");
 }
 
 std::string to_text(const Row& row, Form form, Rival rival) {
@@ -143,8 +135,13 @@ std::string summary(const std::vector<Row>& rows) {
   std::size_t predicted = 0, off = 0;
   for (const Row& row : rows) predicted += row.choice.predicted_us.has_value(), off += is_off(row);
   if (predicted == 0) return {};
-  return fmt::format("# predictions within a factor of two of us: {} of {}", predicted - off,
-                     predicted);
+  std::string text = fmt::format("# predictions within a factor of two of us: {} of {}",
+                                 predicted - off, predicted);
+  for (const Row& row : rows)
+    if (row.choice.chosen)
+      text += fmt::format("\n# {}: {}, because {}", engine::bytes_text(double(row.bytes)),
+                          row.choice.algorithm, row.choice.reason);
+  return text;
 }
 
 }  // namespace lockstep::tools::bench

@@ -49,12 +49,14 @@ std::string wrong_cell(const Wrong& wrong, Form form);
 std::string marks(const Choice& choice, const collectives::ProcessorWait& wait);
 constexpr const char* kMarked = "# *: what the planner chooses";
 constexpr const char* kDisturbed = "!: a rank waited for a processor";
+constexpr double kMostRoofline = 120;  // percent; more is doubtful
 
 // Returns the column names; empty in JSON. Rows of ranks on devices have columns of their own;
 // their rival is NCCL.
 std::string heading(Form form, Rival rival);
 std::string to_text(const Row& row, Form form, Rival rival);
-// Returns a line for people: how many predictions were good. Empty without predictions.
+// Returns lines for people: how many predictions were good, and the reasons of the planner's
+// choices. Empty without predictions.
 std::string summary(const std::vector<Row>& rows);
 
 }  // namespace lockstep::tools::bench

@@ -98,8 +98,8 @@ TEST(Reason, WhereNothingIsSavedIsHowTheLimitIsUsed) {
   than = mine, than.seconds = 60 * kUs;
   EXPECT_EQ(
       reason("direct", mine, "ring", than),
-      "the processors of a host are used most: they are idle for 20.0 us of 50.0 us with direct, "
-      "for 30.0 us of 60.0 us with ring");
+      "direct waits less: the processors of a host are idle for 20.0 us of 50.0 us, with ring for "
+      "30.0 us of 60.0 us");
   mine = {.seconds = 50 * kUs, .round_seconds = 40 * kUs, .rounds = 4};
   than = mine, than.seconds = 60 * kUs;
   EXPECT_EQ(reason("direct", mine, "ring", than),
