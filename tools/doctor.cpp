@@ -201,10 +201,13 @@ void examine_job(Findings& findings) {
   if (!foreign.empty()) {
     findings.missing("job", foreign);
   } else if (launch.present) {
-    findings.found("job", fmt::format("process {} of {}, {} of {} on this host", launch.rank,
-                                      launch.size, launch.local_rank, launch.local_size));
+    findings.found(
+        "job",
+        fmt::format("process {}, numbered from 0, of {} by {}{}", launch.rank, launch.size,
+                    launch.launcher,
+                    launch.rendezvous.empty() ? "" : ", which meet at " + launch.rendezvous));
   } else {
-    findings.found("job", "one process, not started by mpirun");
+    findings.found("job", "one process, which no launcher started");
   }
 }
 

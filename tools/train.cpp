@@ -206,7 +206,8 @@ TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
   std::string why;
   if (processes > 1) {
     f.strategy = "collective_all_reduce";
-    why = fmt::format("{} processes were started together", processes);
+    why =
+        fmt::format("{} processes were started (by {})", processes, strategies::launch().launcher);
   } else if (!cluster.servers.empty()) {
     f.strategy = "parameter_server";
     why = "TF_CONFIG has " + engine::count_text(cluster.servers.size(), "server");

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <optional>
+#include <system_error>
 
 #include "collectives/tcp/handshake.h"
 #include "collectives/tcp/nearest.h"
@@ -96,6 +97,11 @@ class Rendezvous {
   void accept_all(const Socket& listener) {
     for (;;) {
       Socket socket(accept4(listener.file(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!socket && (errno == EMFILE || errno == ENFILE))
+        engine::fail(engine::Code::kIo,
+                     "a connection cannot be accepted: {}; ulimit -n sets how many "
+                     "files a process may open",
+                     std::generic_category().message(errno));
       if (!socket) return;
       if (!of_this_user(socket)) {
         refuse("a process of another user");

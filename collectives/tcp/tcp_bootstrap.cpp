@@ -136,8 +136,9 @@ class TcpBootstrap : public Bootstrap {
       return meet_others(listeners);
     }
     const int port = tcp::host_and_port(options_.rendezvous).port;
+    // Debian gives a host's own name the second of these.
     if (options_.interface.empty())
-      for (const char* loopback : {"127.0.0.1", "::1"})
+      for (const char* loopback : {"127.0.0.1", "127.0.1.1", "::1"})
         if (std::ranges::find(own, loopback) == own.end()) own.emplace_back(loopback);
     meet_others(tcp::listen_on(own, {port, port}));
   }
@@ -319,9 +320,10 @@ class TcpBootstrap : public Bootstrap {
       if (!answer) answer = links_[0]->receive();
       return answer.has_value();
     };
-    if (!move(take, always, Clock::now() + options_.deadline + kFirstsReason, what))
+    // Process 0 may come a deadline later, and knows better who is missing.
+    if (!move(take, always, Clock::now() + 2 * options_.deadline + kFirstsReason, what))
       fail(Code::kTimeout, "exchange of {}: process 0 on host {} did not answer within {} s", what,
-           links_[0]->host(), seconds(options_.deadline));
+           links_[0]->host(), seconds(2 * options_.deadline));
     if (answer->kind == ControlLink::Kind::kError) {
       if (const auto error = engine::read_error(answer->bytes)) throw Error(*error);
     }

@@ -42,6 +42,9 @@ WholeFile::WholeFile(const std::string& path)
     fail(Code::kIo, "cannot write {}: it is not a file; name one, or one that is still to be made",
          path);
   }
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  if (!folder.empty() && !std::filesystem::exists(folder, error))
+    fail(Code::kIo, "cannot write {}: there is no folder {}", path, folder.string());
   PlainFile partial(partial_, O_WRONLY | O_CREAT | O_TRUNC);
   if (!partial.fault().empty())
     fail(Code::kIo, "cannot write {}: {} {}", path, partial_, partial.fault());

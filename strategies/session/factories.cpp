@@ -7,6 +7,7 @@
 #include "collectives/topology/machine.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"
+#include "strategies/parameter_server/cluster/tf_config.h"
 #include "strategies/session/gpu_assignment.h"
 
 namespace lockstep::strategies {
@@ -45,10 +46,11 @@ std::string why_no_gpu(Session& session, const StrategyOptions& options, GpuShar
 
 }  // namespace
 
-StrategyOptions with_kind(Session& session, StrategyOptions options, GpuShare share) {
+StrategyOptions with_kind(Session& session, StrategyOptions options, GpuShare share,
+                          bool together) {
   if (options.device != "auto" || !options.devices.empty()) return options;
   std::vector<std::string> faults{why_no_gpu(session, options, share)};
-  if (several_processes(session))
+  if (together && several_processes(session))
     faults = session.bootstrap().all_gather(faults[0].substr(0, kLongestFault), "GPUs that work");
   const auto fault = std::ranges::find_if_not(faults, &std::string::empty);
   options.device = fault == faults.end() ? "cuda" : "cpu";
@@ -119,10 +121,13 @@ bool on_several_gpus(const std::vector<engine::Device*>& devices) {
   });
 }
 
-SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
-  if (several_processes(session)) session.bootstrap();  // finds the processes of this host
-  const GpuShare share = share_of_gpus(session, given);
-  const StrategyOptions options = with_devices(session, with_kind(session, given, share), share);
+// Returns the options of a strategy for the processes of the job together, or for this one alone.
+SynchronousOptions synchronous(Session& session, const StrategyOptions& given, bool alone) {
+  const bool together = !alone && several_processes(session);
+  if (together) session.bootstrap();  // finds the processes of this host
+  const GpuShare share = together ? share_of_gpus(session, given) : GpuShare();
+  const StrategyOptions options =
+      with_devices(session, with_kind(session, given, share, together), share);
   SynchronousOptions result;
   result.threads = threads_of(options, session.launch().local_size);
   result.devices = devices_of(session, options);
@@ -130,8 +135,8 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
     const int replicas = int(options.devices.size()) * session.launch().local_size;
     session.watch_processors(result.threads, result.threads * replicas);
   }
-  const bool chief_of_gpus = several_processes(session) && session.launch().rank == 0 &&
-                             result.devices[0]->id().kind == "cuda";
+  const bool chief_of_gpus =
+      together && session.launch().rank == 0 && result.devices[0]->id().kind == "cuda";
   if (chief_of_gpus || on_several_gpus(result.devices)) result.gpus = engine::gpu_topology();
   result.step = options.step;
   result.bind = options.bind;
@@ -147,6 +152,12 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
   return result;
 }
 
+// A cluster of TF_CONFIG that cannot be read, or has servers, must not become a job of one process.
+void require_readable_cluster(const Session& session) {
+  const char* const text = tf_config_of_environment();
+  if (text != nullptr && !session.launch().present) parse_tf_config(text, ClusterUse::kAllReduce);
+}
+
 void refuse_several(const Session& session) {
   // This strategy ignores a cluster of TF_CONFIG, as TensorFlow does.
   engine::require(!session.launch().several() || session.launch().launcher == "TF_CONFIG",
@@ -159,23 +170,25 @@ void refuse_several(const Session& session) {
 
 Mirrored mirrored(Session& session, const StrategyOptions& options) {
   refuse_several(session);
-  return Mirrored(synchronous(session, options));
+  return Mirrored(synchronous(session, options, true));
 }
 
 CollectiveAllReduce collective_all_reduce(Session& session, const StrategyOptions& options) {
+  require_readable_cluster(session);
   const Connected connected{session};
-  return CollectiveAllReduce(synchronous(session, options), session.bootstrap());
+  return CollectiveAllReduce(synchronous(session, options, false), session.bootstrap());
 }
 
 std::unique_ptr<engine::Strategy> make_strategy(std::string_view name, Session& session,
                                                 const StrategyOptions& options) {
   if (name == "mirrored") {
     refuse_several(session);
-    return std::make_unique<Mirrored>(synchronous(session, options));
+    return std::make_unique<Mirrored>(synchronous(session, options, true));
   }
   if (name == "collective_all_reduce") {
+    require_readable_cluster(session);
     const Connected connected{session};
-    return std::make_unique<CollectiveAllReduce>(synchronous(session, options),
+    return std::make_unique<CollectiveAllReduce>(synchronous(session, options, false),
                                                  session.bootstrap());
   }
   engine::fail(

@@ -55,8 +55,10 @@ struct GpuShare {
 // Returns the share of GPUs for a launched job. Collective if there are several processes and the
 // options ask for device "cuda" or "auto".
 GpuShare share_of_gpus(Session& session, const StrategyOptions& options);
-// Replaces "auto" by "cuda" or "cpu" and logs it. Collective like share_of_gpus.
-StrategyOptions with_kind(Session& session, StrategyOptions options, GpuShare share = {});
+// Replaces "auto" by "cuda" or "cpu" and logs it. If `together`, it is collective like
+// share_of_gpus, and all processes choose the same.
+StrategyOptions with_kind(Session& session, StrategyOptions options, GpuShare share = {},
+                          bool together = true);
 // Replaces `device` and `replicas` by `devices`. Throws Error(kInvalid) if there are fewer GPUs
 // than processes.
 StrategyOptions with_devices(Session& session, StrategyOptions options, GpuShare share = {});

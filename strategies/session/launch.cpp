@@ -99,6 +99,8 @@ std::optional<Launch> by_torchrun(const Variables& v) {
   const auto rank = v.number({"RANK"});
   const auto size = v.number({"WORLD_SIZE"}, 1);
   if (!rank || !size || *rank >= *size || !v.has("MASTER_ADDR") || !v.has("MASTER_PORT")) return {};
+  // A pod may have these variables for its one process, in which another launcher starts several.
+  if (*size == 1 && !v.has("TORCHELASTIC_RUN_ID")) return {};
   Launch launch{.present = true, .launcher = "torchrun", .rank = *rank, .size = *size};
   launch.local_rank = v.number({"LOCAL_RANK"}).value_or(0);
   launch.local_size = v.number({"LOCAL_WORLD_SIZE"}, 1).value_or(1);
@@ -124,6 +126,7 @@ std::optional<Launch> by_mpi(const Variables& v) {
                 .launcher = v.has("OMPI_COMM_WORLD_RANK") ? "mpirun" : "srun",
                 .rank = *rank};
   launch.size = v.number(kMpiSizes, 1).value_or(1);
+  if (launch.size == 1 && v.number({"PMI_SIZE"}, 2)) return {};  // of mpiexec within this one
   launch.local_rank = v.number({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}).value_or(0);
   launch.local_size = v.number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, 1).value_or(1);
   if (launch.size > 1) launch.meeting = Launch::Meeting::kMpi;
@@ -270,18 +273,22 @@ void require_known_launcher(const VariableReader& environment) {
 }
 
 std::string first_host(const std::string& hosts) {
-  const std::size_t end = hosts.find_first_of(",[");
-  std::string host = hosts.substr(0, end);
-  const auto of_name = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '.'; };
-  if (end != std::string::npos && hosts[end] == '[') {
-    const std::size_t last = hosts.find_first_of("-,]", end + 1);
-    if (last == std::string::npos) return {};
-    host += hosts.substr(end + 1, last - end - 1);
-    const std::size_t closed = hosts.find(']', end);
-    if (closed == std::string::npos) return {};
-    host += hosts.substr(closed + 1, hosts.find(',', closed) - closed - 1);
+  constexpr std::string_view kOthers = "-._";  // in names
+  std::string host;
+  for (std::size_t at = 0; at < hosts.size() && hosts[at] != ','; ++at) {
+    if (hosts[at] == '[') {  // takes the first of the numbers in brackets
+      const std::size_t last = hosts.find_first_of("-,]", at + 1), closed = hosts.find(']', at);
+      if (closed == std::string::npos) return {};
+      host += hosts.substr(at + 1, last - at - 1);
+      at = closed;
+    } else if (std::isalnum(static_cast<unsigned char>(hosts[at])) ||
+               kOthers.find(hosts[at]) != std::string_view::npos) {
+      host += hosts[at];
+    } else {
+      return {};
+    }
   }
-  return std::ranges::all_of(host, of_name) ? host : std::string();
+  return host;
 }
 
 }  // namespace lockstep::strategies

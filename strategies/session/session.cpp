@@ -35,10 +35,10 @@ void set_local(Launch& launch, const std::vector<int>& hosts) {
   launch.local_size = int(std::count(hosts.begin(), hosts.end(), *me));
 }
 
-// Pods of a job may start minutes after each other.
+// Pods of a job may start minutes after each other, unless the user sets another deadline.
 std::chrono::milliseconds start_deadline(std::chrono::milliseconds deadline) {
   const bool kubernetes = std::getenv("KUBERNETES_SERVICE_HOST") != nullptr;
-  return std::max<std::chrono::milliseconds>(deadline, kubernetes ? kPodsMeet : deadline);
+  return kubernetes && deadline == SessionOptions().deadline ? kPodsMeet : deadline;
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ class Launchers(Case):
         done = self.good("train", *SMALL, "--json", prefix=mpirun())
         self.assertEqual(json.loads(done.stdout)["strategy"], "collective_all_reduce")
         self.assertEqual(json.loads(done.stdout)["replicas"], 2)
-        self.assertEqual(done.stderr.count("strategy: collective_all_reduce, because 2 processes were started"), 1, done.stderr)
+        self.assertEqual(done.stderr.count("strategy: collective_all_reduce, because 2 processes were started (by mpirun)"), 1, done.stderr)
         refused(self, ["train", *SMALL, "--strategy", "mirrored"], 64, ["2 were started"], prefix=mpirun())
 
     def test_one_process_trains_alone_without_a_word(self):

@@ -103,6 +103,13 @@ TEST(Launches, AreOfTheInnermostLauncher) {
   EXPECT_EQ(launch_of(with(kMpirun, kSlurm)).launcher, "mpirun");
   EXPECT_EQ(launch_of(with(kSlurm, kTfConfig)).launcher, "srun");
   EXPECT_EQ(launch_of(with(kByHand, with(kTorchrun, kMpirun))).launcher, "LOCKSTEP_RANK");
+  // One process of an outer launcher, in which another one starts several.
+  const Variables pod{
+      {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "pod0"}, {"MASTER_PORT", "1"}};
+  EXPECT_EQ(launch_of(with(kMpirun, pod)).launcher, "mpirun");
+  const Variables task{{"PMIX_RANK", "0"}, {"SLURM_NTASKS", "1"}};
+  const Variables mpich{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"PMI_FD", "9"}};
+  EXPECT_EQ(launch_of(with(mpich, task)).launcher, "mpiexec");
 }
 
 // Processes of one host meet at a socket of their user, whose name depends on the job.
@@ -159,6 +166,7 @@ TEST(Launches, FindTheFirstHostOfASlurmList) {
   const std::pair<const char*, const char*> cases[] = {
       {"node1", "node1"}, {"node[08-11,15],login", "node08"},
       {"a,b[1-2]", "a"},  {"rack[3,5-7]-gpu", "rack3-gpu"},
+      {"gpu_1", "gpu_1"}, {"a[1-2]b[3-4],c", "a1b3"},
       {"n[1", ""},        {"", ""},
       {"a b", ""},        {"$(x)", ""}};
   for (const auto& [list, host] : cases) EXPECT_EQ(first_host(list), host) << list;

@@ -3,6 +3,7 @@
 // sanitizer checks.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "strategies/session/factories.h"
@@ -41,6 +42,31 @@ TEST(Session, TwoAtOnceTrainApart) {
   train(first, {}, &a);
   train(second, {}, &b);
   EXPECT_LT(difference(weights(first, 0), weights(second, 0)), 1e-10);
+}
+
+class Clusters : public testing::Test {
+ protected:
+  void TearDown() override { unsetenv("TF_CONFIG"); }
+};
+
+TEST_F(Clusters, MirroredTrainsAloneWithoutWaitingForOthers) {
+  setenv("TF_CONFIG", R"({"cluster": {"worker": ["h1:2222", "h2:2222"]},
+                          "task": {"type": "worker", "index": 0}})",
+         1);
+  strategies::Session session(0, nullptr, {.deadline = std::chrono::milliseconds(100)});
+  auto strategy = strategies::mirrored(session, {.replicas = 2, .device = "reference"});
+  train(strategy, {}, nullptr);
+  EXPECT_EQ(strategy.membership().size, 2);
+}
+
+TEST_F(Clusters, ThatCannotBeReadAreNoJobOfOneProcess) {
+  for (const char* text : {"{\"cluster\": 7}", R"({"cluster": {"ps": ["h0:1"], "worker": ["h1:1"]},
+                                                   "task": {"type": "worker", "index": 0}})"}) {
+    setenv("TF_CONFIG", text, 1);
+    strategies::Session session(0, nullptr);
+    EXPECT_THROW(strategies::collective_all_reduce(session), engine::Error) << text;
+    EXPECT_THROW(strategies::make_strategy("collective_all_reduce", session), engine::Error);
+  }
 }
 
 TEST(Session, AnUnknownDeviceOrStrategyIsToldWhatThereIs) {
