@@ -2,13 +2,17 @@
 #include "strategies/launchers/pmi.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+
+#include "engine/base/brief.h"
 
 namespace lockstep::strategies::pmi {
 namespace {
@@ -28,10 +32,12 @@ class Manager {
   std::string ask(const std::string& line, const std::string& answer) {
     write(line + "\n");
     const std::string got = read_line();
+    const std::string command = line.substr(0, line.find(' '));  // the rest may be secret
     if (!got.starts_with("cmd=" + answer))
-      fail(Code::kIo, "PMI: '{}' was answered by '{}'", line, got);
+      fail(Code::kIo, "PMI: '{}' was answered by '{}'", command, engine::brief(got));
     const std::string rc = value(got, "rc");
-    if (!rc.empty() && rc != "0") fail(Code::kIo, "PMI: '{}' failed: {}", line, got);
+    if (!rc.empty() && rc != "0")
+      fail(Code::kIo, "PMI: '{}' failed: {}", command, engine::brief(got));
     return got;
   }
 
@@ -56,7 +62,7 @@ class Manager {
   void write(const std::string& text) {
     for (std::size_t sent = 0; sent < text.size();) {
       await(POLLOUT);
-      const ssize_t wrote = ::write(file_, text.data() + sent, text.size() - sent);
+      const ssize_t wrote = ::send(file_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
       if (wrote < 0 && (errno == EINTR || errno == EAGAIN)) continue;
       if (wrote < 0) fail(Code::kIo, "PMI: {}", std::strerror(errno));
       sent += std::size_t(wrote);
@@ -94,7 +100,12 @@ std::string from_first(int file, bool first, const std::string& text,
                        engine::Clock::time_point deadline) {
   Manager manager(file, deadline);
   manager.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init");
-  manager.ask("cmd=get_maxes", "maxes");
+  const std::string most = Manager::value(manager.ask("cmd=get_maxes", "maxes"), "vallen_max");
+  if (first && !most.empty() && text.size() >= std::strtoul(most.c_str(), nullptr, 10))
+    fail(Code::kIo,
+         "PMI keeps values of {} bytes, and the addresses of this host need {}: name one "
+         "network with --interface",
+         most, text.size());
   const std::string space =
       Manager::value(manager.ask("cmd=get_my_kvsname", "my_kvsname"), "kvsname");
   if (first)

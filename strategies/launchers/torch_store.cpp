@@ -96,6 +96,11 @@ class Store {
 std::string from_first(const std::string& address, const std::string& key, bool first,
                        const std::string& value, engine::Clock::time_point deadline) {
   Store store(address, deadline);
+  if (first && value.size() > kMostAnswer)
+    store.fail_io(
+        fmt::format("the addresses of this host take {} bytes, {} are the most: name one "
+                    "network with --interface",
+                    value.size(), kMostAnswer));
   store.send(Message(Query::kValidate).number(kMagic));
   if (first) {
     store.send(Message(Query::kSet).text(key).text(value));

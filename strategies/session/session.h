@@ -25,7 +25,7 @@
 namespace lockstep::strategies {
 
 struct SessionOptions {
-  std::chrono::milliseconds deadline{60000};  // of waits; a pod waits 10 min at the start
+  std::chrono::milliseconds deadline{60000};  // of waits; pods wait 10 min at first
   collectives::Network network = {};          // transport between hosts
   // True: a job on several hosts may start without a secret, and then anybody can join.
   bool insecure = false;
