@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # From a bare machine to a trained network: installs what is missing, builds the program, and trains a small
-# convolutional network on generated digits, on four replicas in two processes.
+# convolutional network on generated digits, in two processes.
 set -u
 
 usage() {
@@ -9,7 +9,7 @@ usage() {
 usage: tools/quickstart.sh [-DOPTION=VALUE...]
 
 Installs what is missing (tools/setup.sh --minimal), builds `build/tools/lockstep`, and trains mnist_cnn on
-digits that the program draws: mpirun with two processes of two replicas each. A second run installs and
+digits that the program draws: mpirun with two processes. A second run installs and
 builds nothing.
   -DOPTION=VALUE   an option of the build (meson_options.txt). Kernels for GPUs are compiled where there is
                    a GPU of NVIDIA, or with -Dcuda=enabled
@@ -52,8 +52,7 @@ compile_aloud build tools/lockstep || fail "the build failed"
 # Single-copy transfers between processes are forbidden in many containers; lockstep needs none of Open MPI's.
 command=(mpirun --oversubscribe --bind-to none --mca btl_vader_single_copy_mechanism none -n 2)
 if [ "$(id -u)" -eq 0 ]; then command+=(--allow-run-as-root); fi
-command+=(build/tools/lockstep train --model mnist_cnn --strategy collective_all_reduce --replicas 2
-  --epochs 4 --batch 64 --json)
+command+=(build/tools/lockstep train --model mnist_cnn --epochs 4 --batch 64 --json)
 say "${command[*]}"
 
 # In the background, since a trap waits for a program in front of it: a signal ends the training too.

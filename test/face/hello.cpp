@@ -10,7 +10,7 @@ int main(int argc, char** argv) try {
   strategy.open(lockstep::models::build("mlp"), lockstep::optim::sgd().rule, options);
   const int rank = strategy.membership().rank;
   const auto& topology = strategy.topology();
-  fmt::print("Hello from rank {} of {} on host {}, device {}: {} all-reduce\n", rank,
+  fmt::print("Hello from rank {} of {} on host {}, device {}, all-reduce {}\n", rank,
              strategy.membership().size, topology.name_of_host(rank),
              topology.ranks[std::size_t(rank)].device, strategy.algorithm());
   return 0;

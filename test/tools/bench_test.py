@@ -264,9 +264,10 @@ class Bench(program.Case):
         for comment in ("# ranks 0 and 1 meet in", "# us, min, p99: median, least and 99th percentile in place",):
             self.assertTrue(any(line.startswith(comment) for line in lines), comment)
         lines = [line for line in lines if not line.startswith("#")]
+        self.assertEqual(self.good(*SMALL, "--algorithm", "direct", "-q").stdout.count("#"), 0)
         self.assertEqual(len(lines), 1 + len(BYTES))
         for word in ("bytes", "count", "algorithm", "us", "min", "p99", "out us", "algbw", "busbw", "roof %",
-                     "predicted", "wrong", "reason"):
+                     "predicted", "wrong"):
             self.assertIn(word, lines[0])
         for line, size in zip(lines[1:], BYTES):
             words = line.split()
@@ -366,7 +367,11 @@ class Bench(program.Case):
             for row in found:
                 compute, alone, together = (float(row[name]) for name in ("compute_us", "alone_us", "together_us"))
                 self.assertGreater(min(compute, alone, together), 0)
-                self.assertAlmostEqual(float(row["hidden_percent"]), 100 * (compute + alone - together) / alone, places=0)
+                hidden = row["hidden_percent"]
+                if together < compute:  # noise
+                    self.assertIn(hidden, (None, ""))
+                else:
+                    self.assertAlmostEqual(float(hidden), 100 * (compute + alone - together) / alone, places=0)
                 self.assertEqual(int(row["wrong"]), 0)
         lines = [line for line in self.good(*SMALL, "--overlap").stdout.splitlines() if not line.startswith("#")]
         self.assertEqual(len(lines), 1 + len(BYTES))

@@ -48,7 +48,7 @@ class Launchers(Case):
 
     def test_processes_that_the_launcher_of_another_mpi_leaves_alone_are_refused(self):
         with mock.patch.dict(os.environ, {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}):
-            refused(self, ["train", *SMALL], 64, ["mpirun started 2 processes, and MPI joined 1 of them", "lockstep doctor"])
+            refused(self, ["train", *SMALL, "-q"], 64, ["mpirun started 2 processes, and MPI joined 1 of them", "lockstep doctor"])
 
     def test_several_processes_train_together_without_being_told_to(self):
         done = self.good("train", *SMALL, "--json", prefix=mpirun())

@@ -348,7 +348,7 @@ TEST(TcpBootstrap, RefusesWhatCannotBe) {
     options.process = 1;
     return true;
   });
-  EXPECT_THAT(outcome.errors[0], HasSubstr("process 1 of 1 cannot be"));
+  EXPECT_THAT(outcome.errors[0], HasSubstr("process 1 of 1 does not exist"));
 }
 
 // A name that never resolves is asked for until the deadline.
