@@ -112,14 +112,15 @@ std::string ring_text(const Topology& topology) {
                      host.hosts[0].name, fmt::join(order, " "));
 }
 
-std::string choice_line(const Choice& choice, bool reduced) {
+std::string choice_line(const Choice& choice, bool reduced, bool explained) {
   const std::string other =
       choice.runner_up.empty()
           ? "-"
           : fmt::format("{} {}", choice.runner_up, time_text(choice.runner_up_seconds));
-  return fmt::format("{:>10}  {:<20} {}{:>9}  {:<30} {}\n", size_text(choice.bytes),
-                     choice.algorithm, reduced ? "~" : " ", time_text(choice.seconds), other,
-                     choice.reason);
+  std::string line = fmt::format("{:>10}  {:<20} {}{:>9}  ", size_text(choice.bytes),
+                                 choice.algorithm, reduced ? "~" : " ", time_text(choice.seconds));
+  line += explained ? fmt::format("{:<30} {}", other, choice.reason) : other;
+  return line + "\n";
 }
 
 }  // namespace
@@ -179,16 +180,17 @@ std::size_t place_of(const Choices& choices, const std::string& algorithm) {
   return std::size_t(std::find(names.begin(), names.end(), algorithm) - names.begin());
 }
 
-// Returns a line for each size, and the notes about the sizes.
+// Returns a line for each size, and the notes about the sizes. Reasons stand where the choice
+// changes.
 std::string table_text(const Choices& choices) {
   std::string text = fmt::format("\n{:>10}  {:<20}  {:>9}  {:<30} {}\n", "all-reduce", "algorithm",
-                                 "predicted", "runner-up", "because");
+                                 "predicted", "runner-up", "because (where the choice changes)");
   bool any_reduced = false;
   const std::vector<Choice> table = choices.table();
   for (std::size_t i = 0; i < table.size(); ++i) {
     const bool reduced = choices.price(i, place_of(choices, table[i].algorithm)).reduced;
     any_reduced |= reduced;
-    text += choice_line(table[i], reduced);
+    text += choice_line(table[i], reduced, i == 0 || table[i].algorithm != table[i - 1].algorithm);
   }
   if (any_reduced)
     text += "\n~ from plans of up to 8 of the hosts, since the whole one has too many steps\n";

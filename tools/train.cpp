@@ -216,8 +216,12 @@ TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
   } else {
     f.strategy = "mirrored";
   }
-  if (!why.empty())
-    log.info("strategy: {}, because {}; --strategy chooses another", f.strategy, why);
+  const std::string text =
+      fmt::format("strategy: {}, because {}; --strategy chooses another", f.strategy, why);
+  if (processes > 1)
+    log.debug("{}", text);  // the line of the strategy has the processes, too
+  else if (!why.empty())
+    log.info("{}", text);
   return f;
 }
 

@@ -51,7 +51,7 @@ class Launchers(Case):
             refused(self, ["train", *SMALL, "-q"], 64, ["mpirun started 2 processes, and MPI joined 1 of them", "lockstep doctor"])
 
     def test_several_processes_train_together_without_being_told_to(self):
-        done = self.good("train", *SMALL, "--json", prefix=mpirun())
+        done = self.good("train", *SMALL, "--json", "-v", prefix=mpirun())
         self.assertEqual(json.loads(done.stdout)["strategy"], "collective_all_reduce")
         self.assertEqual(json.loads(done.stdout)["replicas"], 2)
         self.assertEqual(done.stderr.count("strategy: collective_all_reduce, because 2 processes were started (by mpirun)"), 1, done.stderr)

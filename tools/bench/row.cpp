@@ -139,8 +139,7 @@ std::string summary(const std::vector<Row>& rows) {
                                  predicted - off, predicted);
   for (const Row& row : rows)
     if (row.choice.chosen)
-      text += fmt::format("\n# {}: {}, because {}", engine::bytes_text(double(row.bytes)),
-                          row.choice.algorithm, row.choice.reason);
+      text += fmt::format("\n# {}: {}", engine::bytes_text(double(row.bytes)), row.choice.reason);
   return text;
 }
 
