@@ -224,21 +224,22 @@ class BenchOfRank {
         "# us, min, p99: median, least and 99th percentile in place, in microseconds; out us: "
         "median out of place\n"
         "# algbw, busbw: GB/s in place, of the size and of the bytes that must travel");
-    explain(fmt::format("# roof %: least time over us; least is {}",
-                        one_host
-                            ? "the time to read all inputs and write all results, without waits"
-                            : "the time of these bytes on the measured wire"));
-    explain(fmt::format("# predicted: us by {} costs{}{}", f_.assumed ? "assumed" : "measured",
+    explain(one_host
+                ? "# roof %: the time to read all inputs and write all results, measured beside "
+                  "each line, over us"
+                : "# roof %: the time of these bytes on the measured wire, over us");
+    explain(fmt::format("# predicted: us by {} costs{}{}{}", f_.assumed ? "assumed" : "measured",
                         kept_ ? ", which train and plan will use" : "",
-                        one_host && !f_.assumed ? "; above 4 MiB they are extrapolated" : ""));
+                        one_host && !f_.assumed ? "; above 4 MiB they are extrapolated" : "",
+                        setting_.task.dtype == engine::DType::kFloat32
+                            ? ""
+                            : "; of float32 sums of as many bytes"));
     if (setting_.mpi)
       explain("# MPI us: median in place of " + collectives::mpi::version() +
-              "; ratio: MPI's time over lockstep's");
-    explain(
-        fmt::format("# wrong: elements with a wrong result\n{}; {}\n# ?: more than twice off the "
-                    "prediction, or "
-                    "roof % above {}",
-                    bench::kMarked, bench::kDisturbed, bench::kMostRoofline));
+              ", in memory of each process, where lockstep's ranks sum in memory that they share; "
+              "ratio: MPI's time over lockstep's");
+    explain(fmt::format("# wrong: elements with a wrong result\n{}; {}\n{}", bench::kMarked,
+                        bench::kDisturbed, bench::kDoubtful));
   }
 
   void times() {
@@ -263,6 +264,10 @@ class BenchOfRank {
       }
     }
     explain(bench::summary(rows));
+    if (rank_.job.rank() == 0 && enough_ && bench::mostly_off(rows))
+      complain(
+          "most predictions are more than twice off, as if the machine had changed its speed since "
+          "its costs were measured: run again");
     if (rank_.job.rank() == 0 && !f_.output.plot.empty()) write_plot(rows);
   }
 
@@ -313,8 +318,11 @@ class BenchOfRank {
     explain(fmt::format(
         "# medians: a backward pass without sums, sums of {} buckets alone, both together\n"
         "# hidden %: part of the sums' time that runs beside the backward pass; below 0 "
-        "if both together take longer than one after the other; - for noise",
-        bench::kBuckets));
+        "if both together take longer than one after the other; - for noise{}",
+        bench::kBuckets,
+        setting_.task.one_host() ? "\n# on one host the same processors do both, so "
+                                   "nothing can be hidden"
+                                 : ""));
     say_marks();
     say_same_plans();
     say(bench::overlap_heading(form_));

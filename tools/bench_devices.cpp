@@ -75,8 +75,9 @@ std::string head(const Devices& devices) {
       "microseconds\n"
       "# roof %: of the roofline, which reads and writes the memory of all ranks once, at the rate "
       "of "
-      "a copy\n{}\n",
-      devices.size(), fmt::join(names_of(devices), ","), devices[0]->description(), bench::kMarked);
+      "a copy\n{}\n{}\n",
+      devices.size(), fmt::join(names_of(devices), ","), devices[0]->description(), bench::kMarked,
+      bench::kDoubtful);
 }
 
 }  // namespace

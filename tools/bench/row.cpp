@@ -27,20 +27,20 @@ bool is_off(const Row& row) {
   return us > 2 * predicted || predicted > 2 * us;
 }
 
-// Returns whether the row needs a second look.
-bool is_doubtful(const Row& row) {
-  return is_off(row) || row.roofline_percent().value_or(0) > kMostRoofline;
+// Returns the mark of a row that needs a second look.
+char doubt(const Row& row) {
+  constexpr double kMostRoofline = 120;
+  return row.roofline_percent().value_or(0) > kMostRoofline ? '^' : is_off(row) ? '?' : ' ';
 }
 
 std::string table(const Row& row, Rival rival) {
   const Measured& m = row.measured;
   std::string text = fmt::format(
       "{:>11} {:>10} {:<20} {}{}{:>9} {:>10} {:>10} {:>10} {:>8.2f} {:>8.2f} {:>6} {:>9} {:>6}",
-      row.bytes, row.count, row.choice.algorithm, marks(row.choice, m.in_place.wait),
-      is_doubtful(row) ? "?" : " ", us_cell(m.in_place.median), us_cell(m.in_place.least),
-      us_cell(m.in_place.p99), us_cell(median(m.out_of_place)), row.algbw(), row.busbw(),
-      cell(row.roofline_percent(), 0), us_cell(row.choice.predicted_us),
-      wrong_cell(m.wrong, Form::kTable));
+      row.bytes, row.count, row.choice.algorithm, marks(row.choice, m.in_place.wait), doubt(row),
+      us_cell(m.in_place.median), us_cell(m.in_place.least), us_cell(m.in_place.p99),
+      us_cell(median(m.out_of_place)), row.algbw(), row.busbw(), cell(row.roofline_percent(), 0),
+      us_cell(row.choice.predicted_us), wrong_cell(m.wrong, Form::kTable));
   if (rival != Rival::kNone)
     text += fmt::format(" {:>10} {:>6}", us_cell(row.rival_us()), cell(row.ratio(), 2));
   return text;
@@ -71,6 +71,10 @@ Fields row_fields(const Row& row, Rival rival) {
              {"wrong", wrong_json(m.wrong)}};
   if (rival != Rival::kNone) {
     all.emplace_back(its + "_us", number_or_null(row.rival_us()));
+    if (mpi) {
+      all.emplace_back("mpi_min_us", m.rival ? nlohmann::json(m.rival->least) : nullptr);
+      all.emplace_back("mpi_p99_us", m.rival ? nlohmann::json(m.rival->p99) : nullptr);
+    }
     all.emplace_back("ratio", number_or_null(row.ratio()));
     all.emplace_back(its + "_wrong", wrong_json(m.rival_wrong));
   }
@@ -141,6 +145,12 @@ std::string summary(const std::vector<Row>& rows) {
     if (row.choice.chosen)
       text += fmt::format("\n# {}: {}", engine::bytes_text(double(row.bytes)), row.choice.reason);
   return text;
+}
+
+bool mostly_off(const std::vector<Row>& rows) {
+  std::size_t predicted = 0, off = 0;
+  for (const Row& row : rows) predicted += row.choice.predicted_us.has_value(), off += is_off(row);
+  return 2 * off > predicted;
 }
 
 }  // namespace lockstep::tools::bench

@@ -8,9 +8,9 @@
 // with --check none), chosen (whether the planner would choose it), iterations, barrier_ns (one
 // meeting of ranks 0 and 1; null if they are on different hosts), processors_us (processor time of
 // all ranks in place, median; null below 64 KiB and for threads), disturbed (whether a rank waited
-// for a processor). With MPI: mpi_us, ratio, mpi_wrong, mpi_processors_us. On devices: nccl_us,
-// ratio, nccl_wrong, devices, copy_gb_s. Each line ends with ranks, hosts, threads (whether the
-// ranks are threads), processor, collective, dtype and op.
+// for a processor). With MPI: mpi_us, mpi_min_us, mpi_p99_us, ratio, mpi_wrong, mpi_processors_us.
+// On devices: nccl_us, ratio, nccl_wrong, devices, copy_gb_s. Each line ends with ranks, hosts,
+// threads (whether the ranks are threads), processor, collective, dtype and op.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -49,7 +49,8 @@ std::string wrong_cell(const Wrong& wrong, Form form);
 std::string marks(const Choice& choice, const collectives::ProcessorWait& wait);
 constexpr const char* kMarked = "# *: what the planner chooses";
 constexpr const char* kDisturbed = "!: a rank waited for a processor";
-constexpr double kMostRoofline = 120;  // percent; more is doubtful
+constexpr const char* kDoubtful =
+    "# ?: more than twice off the prediction; ^: roof % above 120, so the machine's speed changed";
 
 // Returns the column names; empty in JSON. Rows of ranks on devices have columns of their own;
 // their rival is NCCL.
@@ -58,5 +59,8 @@ std::string to_text(const Row& row, Form form, Rival rival);
 // Returns lines for people: how many predictions were good, and the reasons of the planner's
 // choices. Empty without predictions.
 std::string summary(const std::vector<Row>& rows);
+// Returns whether most predictions are more than twice off, as if the machine had changed its
+// speed.
+bool mostly_off(const std::vector<Row>& rows);
 
 }  // namespace lockstep::tools::bench
