@@ -203,7 +203,7 @@ void examine_job(Findings& findings) {
   } else if (launch.present) {
     findings.found(
         "job",
-        fmt::format("process {}, numbered from 0, of {} by {}{}", launch.rank, launch.size,
+        fmt::format("process {} (from 0) of {}, started by {}{}", launch.rank, launch.size,
                     launch.launcher,
                     launch.rendezvous.empty() ? "" : ", which meet at " + launch.rendezvous));
   } else {

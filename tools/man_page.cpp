@@ -82,7 +82,9 @@ std::string man_page(const CLI::App& program) {
       ".TH LOCKSTEP 1 \"\" \"lockstep {}\"\n.SH NAME\nlockstep \\- synchronous data\\-parallel "
       "training\n.SH SYNOPSIS\n.B lockstep\n.I COMMAND\n[\\fIflags\\fR]\n.SH DESCRIPTION\n{}\n",
       engine::version(), plain(program.get_description()));
-  page += "Results go to standard output, everything else to standard error.\n";
+  page +=
+      "Results go to standard output, everything else to standard error. train shows its progress "
+      "on standard error; its result is printed with \\-\\-json or \\-\\-quiet.\n";
   for (const CLI::App* command : program.get_subcommands(nullptr))
     page += entry(command->get_name(), command->get_description());
   page += ".SS \"Without a command\"\n";

@@ -35,7 +35,7 @@ Progress::Progress(bool visible) : visible_(visible), terminal_(isatty(STDERR_FI
 
 std::string Progress::line(const engine::StepReport& report) const {
   const double seconds = std::chrono::duration<double>(engine::Clock::now() - start_).count();
-  const double done = double(report.step + 1 - first_step_);
+  const double done = double(report.step - first_step_);  // since `start_`, the first step's end
   const double left = double(report.steps - report.step - 1) * seconds / std::max(1.0, done);
   return fmt::format("step {}/{}  epoch {}  {:.0f} examples/s  loss {:.4f}  {} left",
                      report.step + 1, report.steps, report.epoch + 1, rate_, report.loss,

@@ -72,7 +72,7 @@ void Records::step(const engine::StepReport& report) {
                             {"accuracy", report.accuracy},
                             {"rate", report.rate},
                             {"images_per_second", report.images_per_second},
-                            {"rank0_waited_ms", report.waited * 1e3}});
+                            {"rank0_waited_ms", std::round(report.waited * 1e6) / 1e3}});
     if (report.loss_scale > 0) {
       events_->write("loss_scale", {{"step", step},
                                     {"loss_scale", report.loss_scale},
