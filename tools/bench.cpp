@@ -169,8 +169,9 @@ class BenchOfRank {
   void explain(const std::string& lines) const {
     if (form_ == Form::kTable && !f_.verbosity.quiet) say(lines);
   }
-  // Prints a row. All ranks wait for it, so that they hear at once if it cannot be printed.
-  void say_row(const std::string& row) {
+  // Prints a heading or a row. All ranks wait for it, so that they hear at once if it cannot be
+  // printed.
+  void say_together(const std::string& row) {
     say(row);
     meeting_.meet();
   }
@@ -246,7 +247,7 @@ class BenchOfRank {
     explain_times();
     say_same_plans();
     const bench::Rival rival = setting_.mpi ? bench::Rival::kMpi : bench::Rival::kNone;
-    say(bench::heading(form_, rival));
+    say_together(bench::heading(form_, rival));
     std::vector<bench::Row> rows;
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
@@ -260,7 +261,7 @@ class BenchOfRank {
         verdict_.add_rival(row.measured.rival_wrong);
         other_work_.add(row.measured.in_place.wait);
         rows.push_back(row);
-        say_row(bench::to_text(row, form_, rival));
+        say_together(bench::to_text(row, form_, rival));
       }
     }
     explain(bench::summary(rows));
@@ -301,7 +302,7 @@ class BenchOfRank {
                     "the best of these again.\n# {}",
                     bench::kDisturbed));
     say_same_plans();
-    say(bench::heading(columns, form_));
+    say_together(bench::heading(columns, form_));
     std::vector<bench::Regret> found;
     for (const std::size_t count : sizes_) {
       const bench::Choice choice = choices("auto", count).front();
@@ -309,7 +310,7 @@ class BenchOfRank {
           bench::regret(rank_, meeting_, setting_, choice, rivals(choice, count), count));
       verdict_.add(found.back().wrong);
       other_work_.add(found.back().wait);
-      say_row(bench::to_text(found.back(), columns, form_));
+      say_together(bench::to_text(found.back(), columns, form_));
     }
     explain(bench::summary(found));
   }
@@ -325,13 +326,13 @@ class BenchOfRank {
                                  : ""));
     say_marks();
     say_same_plans();
-    say(bench::overlap_heading(form_));
+    say_together(bench::overlap_heading(form_));
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
         const auto found = bench::overlap(rank_, meeting_, setting_, choice, count);
         verdict_.add(found.wrong);
         other_work_.add(found.wait);
-        say_row(bench::to_text(found, form_));
+        say_together(bench::to_text(found, form_));
       }
     }
   }
@@ -344,13 +345,13 @@ class BenchOfRank {
         "algorithms and layouts");
     say_marks();
     say_same_plans();
-    say(bench::reproducible_heading(form_));
+    say_together(bench::reproducible_heading(form_));
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
         const auto found = bench::reproducible(rank_, meeting_, setting_, choice, count);
         verdict_.add(found.wrong);
         other_work_.add(found.wait);
-        say_row(bench::to_text(found, form_));
+        say_together(bench::to_text(found, form_));
       }
     }
   }

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import program
 from program import Case, ENDLESS, PATIENCE, SMALL, whole
@@ -84,13 +85,16 @@ class Readers(Case):
         self.good("train", *SMALL, "--checkpoints", self.top / "c")
         for arguments in (["train", *SMALL, "--json"], ["predict", "--checkpoints", self.top / "c"], ["doctor"],
                           ["plan", "--topology", "1x2"], ["--help"], ["train", "--help"],
-                          ["bench", "--max", "4k", "--iterations", "1"]):
+                          *(["bench", "--max", "4k", "--iterations", "1", *flags]
+                            for flags in ([], ["--regret"], ["--overlap"], ["--reproducible", "-q"]))):
+            begin = time.monotonic()
             reader, writer = os.pipe()
             os.close(reader)
             with open(writer, "wb", 0) as gone:
                 done = subprocess.run([program.LOCKSTEP, *map(str, arguments)], stdout=gone, stderr=subprocess.PIPE,
                                       text=True, timeout=PATIENCE)
             self.assertEqual(done.returncode, 74, f"{arguments}: {done.stderr}")
+            self.assertLess(time.monotonic() - begin, 30, arguments)   # no rank waits for its deadline
             self.assertIn("lockstep: the reader of standard output has closed it; the rest of the result is lost", done.stderr)
 
 
