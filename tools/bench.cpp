@@ -149,9 +149,8 @@ class BenchOfRank {
     if (rank_.job.rank() == 0 && setting_.mpi && copies_twice())
       complain(
           "Open MPI was told not to copy directly between processes "
-          "(btl_vader_single_copy_mechanism "
-          "none), so MPI takes up to several times as long as it could: measure without that "
-          "option");
+          "(btl_vader_single_copy_mechanism none), so MPI may take several times as long as it "
+          "could: measure without that option");
     for (const std::string& line : verdict_.lines(bench::mpi_name(setting_.task.collective)))
       if (rank_.job.rank() == 0) complain(line);
     return verdict_.right();

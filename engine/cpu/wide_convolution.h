@@ -4,7 +4,6 @@
 // Gradients of weights and bias stay float32 sums. Used on the replica's computing thread only.
 #pragma once
 #include <cstddef>
-#include <span>
 
 #include "engine/cpu/convolution.h"
 

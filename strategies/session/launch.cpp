@@ -273,22 +273,22 @@ void require_known_launcher(const VariableReader& environment) {
 }
 
 std::string first_host(const std::string& hosts) {
-  constexpr std::string_view kOthers = "-._";  // in names
   std::string host;
   for (std::size_t at = 0; at < hosts.size() && hosts[at] != ','; ++at) {
-    if (hosts[at] == '[') {  // takes the first of the numbers in brackets
-      const std::size_t last = hosts.find_first_of("-,]", at + 1), closed = hosts.find(']', at);
-      if (closed == std::string::npos) return {};
-      host += hosts.substr(at + 1, last - at - 1);
-      at = closed;
-    } else if (std::isalnum(static_cast<unsigned char>(hosts[at])) ||
-               kOthers.find(hosts[at]) != std::string_view::npos) {
+    if (hosts[at] != '[') {
       host += hosts[at];
-    } else {
-      return {};
+      continue;
     }
+    // Takes the first of the numbers in brackets.
+    const std::size_t last = hosts.find_first_of("-,]", at + 1), closed = hosts.find(']', at);
+    if (closed == std::string::npos) return {};
+    host += hosts.substr(at + 1, last - at - 1);
+    at = closed;
   }
-  return host;
+  const auto of_name = [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == '.' || c == '_';
+  };
+  return std::ranges::all_of(host, of_name) ? host : std::string();
 }
 
 }  // namespace lockstep::strategies

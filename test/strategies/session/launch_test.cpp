@@ -168,7 +168,8 @@ TEST(Launches, FindTheFirstHostOfASlurmList) {
       {"a,b[1-2]", "a"},  {"rack[3,5-7]-gpu", "rack3-gpu"},
       {"gpu_1", "gpu_1"}, {"a[1-2]b[3-4],c", "a1b3"},
       {"n[1", ""},        {"", ""},
-      {"a b", ""},        {"$(x)", ""}};
+      {"a b", ""},        {"$(x)", ""},
+      {"n[$(x)]", ""}};
   for (const auto& [list, host] : cases) EXPECT_EQ(first_host(list), host) << list;
 }
 
