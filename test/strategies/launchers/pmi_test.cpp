@@ -10,6 +10,7 @@
 
 #include <array>
 #include <functional>
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -76,13 +77,10 @@ void serve(int file, std::string& kept, const std::function<void()>& others) {
 TEST(Pmi, GivesAllProcessesTheTextOfTheFirst) {
   const Pair one, two;
   std::string kept;
+  std::latch barrier(2);
   std::thread manager([&] {
-    std::thread second([&] {
-      serve(two.manager(), kept, [&] {
-        while (kept.empty()) usleep(100);
-      });
-    });
-    serve(one.manager(), kept, [] {});
+    std::thread second([&] { serve(two.manager(), kept, [&] { barrier.arrive_and_wait(); }); });
+    serve(one.manager(), kept, [&] { barrier.arrive_and_wait(); });
     second.join();
   });
   std::string there;
