@@ -125,9 +125,12 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
       print(bench::to_text(row, form, bench::Rival::kNccl) + "\n");
     }
   }
-  if (explains)
-    print(fmt::format("{}\n# a copy within {} moves {:.1f} GB/s\n", bench::summary(rows),
-                      to_string(devices[0]->id()), rows.back().measured.copy_gb_s));
+  if (explains) {
+    const std::string summary = bench::summary(rows);
+    print(fmt::format("{}{}# a copy within {} moves {:.1f} GB/s\n", summary,
+                      summary.empty() ? "" : "\n", to_string(devices[0]->id()),
+                      rows.back().measured.copy_gb_s));
+  }
   if (!f.output.plot.empty()) {
     bench::write_svg(f.output.plot, rows, f.title(int(devices.size()), "devices"), kNccl);
     f.verbosity.written(f.output.plot);

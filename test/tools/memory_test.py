@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The memory that `train` prints before the first step is what the system reports while it trains: within the larger of
-10 % and 16 MB of the proportional set size of each process.
+10 % and 16 MB (31 MB without AVX-512) of the proportional set size of each process.
 
 usage: memory_test.py LOCKSTEP
 """

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/base/quantity.h"
 #include "tools/bench/fields.h"
@@ -25,6 +26,13 @@ bool is_off(const Row& row) {
   const double us = row.measured.in_place.median;
   const double predicted = row.choice.predicted_us.value_or(us);
   return us > 2 * predicted || predicted > 2 * us;
+}
+
+// Returns how many rows have a prediction, and how many of these are off.
+std::pair<std::size_t, std::size_t> predictions(const std::vector<Row>& rows) {
+  std::size_t predicted = 0, off = 0;
+  for (const Row& row : rows) predicted += row.choice.predicted_us.has_value(), off += is_off(row);
+  return {predicted, off};
 }
 
 // Returns the mark of a row that needs a second look.
@@ -136,8 +144,7 @@ std::string to_text(const Row& row, Form form, Rival rival) {
 }
 
 std::string summary(const std::vector<Row>& rows) {
-  std::size_t predicted = 0, off = 0;
-  for (const Row& row : rows) predicted += row.choice.predicted_us.has_value(), off += is_off(row);
+  const auto [predicted, off] = predictions(rows);
   if (predicted == 0) return {};
   std::string text = fmt::format("# predictions within a factor of two of us: {} of {}",
                                  predicted - off, predicted);
@@ -148,8 +155,7 @@ std::string summary(const std::vector<Row>& rows) {
 }
 
 bool mostly_off(const std::vector<Row>& rows) {
-  std::size_t predicted = 0, off = 0;
-  for (const Row& row : rows) predicted += row.choice.predicted_us.has_value(), off += is_off(row);
+  const auto [predicted, off] = predictions(rows);
   return 2 * off > predicted;
 }
 

@@ -50,7 +50,8 @@ std::string marks(const Choice& choice, const collectives::ProcessorWait& wait);
 constexpr const char* kMarked = "# *: what the planner chooses";
 constexpr const char* kDisturbed = "!: a rank waited for a processor";
 constexpr const char* kDoubtful =
-    "# ?: more than twice off the prediction; ^: roof % above 120, so the machine's speed changed";
+    "# ?: more than twice off the prediction; ^: roof % above 120, the machine may have changed "
+    "its speed";
 
 // Returns the column names; empty in JSON. Rows of ranks on devices have columns of their own;
 // their rival is NCCL.
