@@ -58,8 +58,8 @@ void StragglerReport::set_purpose(int plan, std::string_view purpose) {
 
 std::string StragglerReport::purpose_of(int plan) const {
   std::scoped_lock lock(mutex_);
-  const std::string& purpose = purposes_[std::size_t(plan)];
-  return purpose.empty() ? "" : purpose + ": ";
+  const std::string_view purpose = purposes_[std::size_t(plan)];
+  return purpose.empty() ? "" : fmt::format("{}: ", purpose);
 }
 
 // Returns the ranks that the lane's next step needs and that have not arrived so far.

@@ -27,7 +27,8 @@ class StragglerReport {
       : rank_(rank), team_(team), liveness_(rank, team, transport, answer), plans_(plans) {}
   void open() { purposes_.resize(plans_.size()); }
 
-  // Sets the text that precedes errors about a plan while it is waited for; empty: none.
+  // Sets the text that precedes errors about a plan while it is waited for; empty: none. The text
+  // is not copied: it must outlive the wait, after which the caller sets an empty one.
   void set_purpose(int plan, std::string_view purpose);
   // Records one more poll of a stuck lane and for how long it has been watched. Past the deadline,
   // or if others ask for which rank it waits, stops the team if a rank is to be named.
@@ -53,8 +54,8 @@ class StragglerReport {
   Team& team_;
   Liveness liveness_;
   std::vector<PlanState>& plans_;
-  mutable std::mutex mutex_;           // of the purposes
-  std::vector<std::string> purposes_;  // by plan
+  mutable std::mutex mutex_;                // of the purposes
+  std::vector<std::string_view> purposes_;  // by plan; lent by callers
 };
 
 }  // namespace lockstep::collectives
