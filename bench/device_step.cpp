@@ -93,7 +93,7 @@ Groups whole_steps(engine::Strategy& strategy, const engine::GraphSpec& graph,
     // Counts whole groups after the warm-up. The very first group starts with an empty pipeline.
     if (report.step - options.group + 1 < options.warm_up) return;
     if (report.examples == options.batch * std::size_t(options.group))
-      groups.rates.push_back(report.images_per_second);
+      groups.rates.push_back(report.examples_per_second);
   };
   trainer.fit(data, fit);
   return groups;
@@ -177,7 +177,7 @@ nlohmann::json device_step(engine::Strategy& strategy, std::span<engine::Device*
                         {"dtype", engine::name(options.dtype)},
                         {"algorithm", strategy.algorithm()},
                         {"milliseconds", images / rate * 1e3},
-                        {"images_per_second", rate},
+                        {"examples_per_second", rate},
                         {"groups", groups.rates},
                         {"group_steps", options.group},
                         {"losses", {groups.losses.front(), groups.losses.back()}}};
@@ -186,7 +186,7 @@ nlohmann::json device_step(engine::Strategy& strategy, std::span<engine::Device*
                         {"mb_per_image", counted.bytes() / double(rows) / 1e6},
                         {"gflop_per_image", counted.operations() / double(rows) / 1e9},
                         {"milliseconds", bound * 1e3},
-                        {"images_per_second", images / bound},
+                        {"examples_per_second", images / bound},
                         {"share", rate / (images / bound)}};
   // Reports whether steps were launched as graphs: the captured parts that one replica has
   // repeated.
@@ -214,14 +214,14 @@ std::string describe(const nlohmann::json& o) {
   text += fmt::format(
       "steps as the training loop makes them: {:.3f} ms, {:.0f} images/s of {} replica{} in {} on "
       "{} (median of {} groups of {} steps)\n",
-      o["milliseconds"].get<double>(), o["images_per_second"].get<double>(),
+      o["milliseconds"].get<double>(), o["examples_per_second"].get<double>(),
       o["replicas"].get<int>(), o["replicas"] == 1 ? "" : "s", o["dtype"].get<std::string>(),
       o["device"].get<std::string>(), o["groups"].size(), o["group_steps"].get<int>());
   text += fmt::format(
       "measured here: a copy {:.1f} GB/s, a large product {:.2f} TFLOP/s; so each kernel at its "
       "ceiling makes a step of {:.3f} ms, {:.0f} images/s ({:.1f} MB and {:.2f} GFLOP an image)\n",
       roof["copy_gb_s"].get<double>(), roof["product_tflop_s"].get<double>(),
-      roof["milliseconds"].get<double>(), roof["images_per_second"].get<double>(),
+      roof["milliseconds"].get<double>(), roof["examples_per_second"].get<double>(),
       roof["mb_per_image"].get<double>(), roof["gflop_per_image"].get<double>());
   text += fmt::format("share of that reached: {:.1f} %\n", 100 * roof["share"].get<double>());
   return text;

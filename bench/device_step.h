@@ -32,9 +32,9 @@ struct DeviceStepOptions {
 };
 
 // Measures the steps. `devices`: one entry per replica. Returns {"batch", "replicas", "device",
-// "dtype", "algorithm", "milliseconds", "images_per_second", "groups": [images/s], "group_steps",
+// "dtype", "algorithm", "milliseconds", "examples_per_second", "groups": [images/s], "group_steps",
 // "losses": [first, last], "roofline": {"copy_gb_s", "product_tflop_s", "mb_per_image",
-// "gflop_per_image", "milliseconds", "images_per_second", "share"}, "parts": {name:
+// "gflop_per_image", "milliseconds", "examples_per_second", "share"}, "parts": {name:
 // {"milliseconds", "bound_milliseconds", "mb", "gflop"}}}. Times of parts are those of rank 0, or
 // null if not measured.
 nlohmann::json device_step(engine::Strategy& strategy, std::span<engine::Device* const> devices,

@@ -49,7 +49,7 @@ def time_text(us):
 
 
 def rate(one):
-    images = one["images_per_second"]
+    images = one["examples_per_second"]
     return f"{images:,.0f}" if images >= 100 else f"{images:.2f}"
 
 
@@ -173,10 +173,10 @@ def bars(drawing, top, heading, most, columns, groups):
 
 
 def of_case(case):
-    base = case["contestants"][case["result"]["over"]]["images_per_second"]
+    base = case["contestants"][case["result"]["over"]]["examples_per_second"]
     members = []
     for name, one in case["contestants"].items():
-        ratio = one["images_per_second"] / base
+        ratio = one["examples_per_second"] / base
         memory = f"{one['peak_mib']:,.0f} MiB" if one.get("peak_mib") else ""
         members.append((name, ratio, COLORS[name], (rate(one), f"{ratio:.2f}", memory)))
     return case["model"], case["dtype"] if case["dtype"] != "float32" else "", members

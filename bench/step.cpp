@@ -160,7 +160,7 @@ nlohmann::json figures(const Flags& f, const engine::Strategy& strategy, const S
           {"replicas", strategy.membership().size},
           {"algorithm", strategy.algorithm()},
           {"milliseconds", step * 1e3},
-          {"images_per_second", double(f.batch) / step},
+          {"examples_per_second", double(f.batch) / step},
           {"cpu_milliseconds", engine::median(times.processor) * 1e3},
           {"peak_mib", peak_memory}};
 }

@@ -84,19 +84,18 @@ collectives::Calibration costs(const BenchFlags& f, const bench::Rank& rank, boo
   return calibration;
 }
 
-std::string ranks_line(const bench::Rank& rank, int processors, bool threads, double barrier_ns) {
+std::string ranks_line(const BenchFlags& f, const bench::Rank& rank, int processors, bool threads,
+                       double barrier_ns) {
   const std::vector<int>& host = rank.job.ranks().host;
   const int hosts = *std::max_element(host.begin(), host.end()) + 1;
   std::string text = fmt::format(
-      "# {} on {}, {}: {}\n",
-      threads ? engine::count_text(std::uint64_t(rank.job.size()), "thread")
-              : engine::count_text(std::uint64_t(rank.job.size()), "process", "processes"),
+      "# {} on {}, {}: {}\n", f.title(rank.job.size(), threads ? "threads" : "processes"),
       engine::count_text(std::uint64_t(hosts), "host"),
       engine::count_text(std::uint64_t(processors), "processor"), collectives::machine().cpu);
   if (barrier_ns > 0) {
-    text += fmt::format(
-        "# ranks 0 and 1 meet in {:.0f} ns{}\n", barrier_ns,
-        barrier_ns < kSharedCore ? ": as fast as two processors that share one real core" : "");
+    text +=
+        fmt::format("# a barrier of ranks 0 and 1 takes {:.0f} ns{}\n", barrier_ns,
+                    barrier_ns < kSharedCore ? ", as if their two processors shared one core" : "");
   }
   text.pop_back();  // newline of the last line
   return text;
@@ -128,7 +127,7 @@ class BenchOfRank {
                       here, engine::count_text(std::uint64_t(processors.of_host), "processor"),
                       processors.of_host));
     const double barrier_ns = meeting_.pair_ns();
-    explain(ranks_line(rank, processors.of_host, threads, barrier_ns));
+    explain(ranks_line(f, rank, processors.of_host, threads, barrier_ns));
     planned_ = bench::planned(setting_.task, found.topology, planned_counts());
   }
 
@@ -180,7 +179,7 @@ class BenchOfRank {
     std::istringstream lines(same_plans(*planned_));
     for (std::string line; std::getline(lines, line);) explain("# " + line);
   }
-  void say_marks() const { explain(fmt::format("{}; {}", bench::kMarked, bench::kDisturbed)); }
+  void say_marks() const { explain(fmt::format("# {}; {}", bench::kMarked, bench::kDisturbed)); }
   // Returns the elements of each planned all-reduce, of `count` in all. With --overlap an
   // all-reduce is several buckets, and the planner chooses for one.
   std::size_t planned_count(std::size_t count) const {
@@ -218,16 +217,13 @@ class BenchOfRank {
     return engine::size_of(task.dtype) * most;
   }
 
-  void explain_times() const {
+  void explain_times(const std::vector<bench::Row>& rows) const {
     const bool one_host = setting_.task.one_host();
     explain(
-        "# us, min, p99: median, least and 99th percentile in place, in microseconds; out us: "
-        "median out of place\n"
+        "# us, min, p99: median, least and 99th percentile in place; out us: median out of place\n"
         "# algbw, busbw: GB/s in place, of the size and of the bytes that must travel");
-    explain(one_host
-                ? "# roof %: the time to read all inputs and write all results, measured beside "
-                  "each line, over us"
-                : "# roof %: the time of these bytes on the measured wire, over us");
+    explain(one_host ? "# roof %: the time to read all inputs and write all results once, over us"
+                     : "# roof %: the time of these bytes on the measured wire, over us");
     explain(fmt::format("# predicted: us by {} costs{}{}{}", f_.assumed ? "assumed" : "measured",
                         kept_ ? ", which train and plan will use" : "",
                         one_host && !f_.assumed ? "; above 4 MiB they are extrapolated" : "",
@@ -238,13 +234,11 @@ class BenchOfRank {
       explain("# MPI us: median in place of " + collectives::mpi::version() +
               ", in memory of each process, where lockstep's ranks sum in memory that they share; "
               "ratio: MPI's time over lockstep's");
-    explain(fmt::format("# wrong: elements with a wrong result\n{}; {}\n{}", bench::kMarked,
-                        bench::kDisturbed, bench::kDoubtful));
+    explain(bench::legend(rows));
+    say_same_plans();
   }
 
   void times() {
-    explain_times();
-    say_same_plans();
     const bench::Rival rival = setting_.mpi ? bench::Rival::kMpi : bench::Rival::kNone;
     say_together(bench::heading(form_, rival));
     std::vector<bench::Row> rows;
@@ -263,6 +257,7 @@ class BenchOfRank {
         say_together(bench::to_text(row, form_, rival));
       }
     }
+    explain_times(rows);
     explain(bench::summary(rows));
     if (rank_.job.rank() == 0 && enough_ && bench::mostly_off(rows))
       complain(

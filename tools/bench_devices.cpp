@@ -69,15 +69,20 @@ std::unique_ptr<bench::NcclRanks> nccl_of(const Devices& devices, std::chrono::s
 }
 
 std::string head(const Devices& devices) {
-  return fmt::format(
-      "# {} ranks on {}: {}\n"
-      "# us, min, p99: median, least and 99th percentile of batches of calls, in place, in "
-      "microseconds\n"
+  return fmt::format("# {} ranks on {}: {}\n", devices.size(), fmt::join(names_of(devices), ","),
+                     devices[0]->description());
+}
+
+// Returns what stands below the table.
+std::string foot(const Devices& devices, const std::vector<bench::Row>& rows) {
+  std::string text =
+      "# us, min, p99: median, least and 99th percentile of batches of calls, in place\n"
       "# roof %: of the roofline, which reads and writes the memory of all ranks once, at the rate "
-      "of "
-      "a copy\n{}\n{}\n",
-      devices.size(), fmt::join(names_of(devices), ","), devices[0]->description(), bench::kMarked,
-      bench::kDoubtful);
+      "of a copy\n";
+  for (const std::string& lines : {bench::legend(rows), bench::summary(rows)})
+    text += lines.empty() ? "" : lines + "\n";
+  return text + fmt::format("# a copy within {} moves {:.1f} GB/s\n", to_string(devices[0]->id()),
+                            rows.back().measured.copy_gb_s);
 }
 
 }  // namespace
@@ -125,12 +130,7 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
       print(bench::to_text(row, form, bench::Rival::kNccl) + "\n");
     }
   }
-  if (explains) {
-    const std::string summary = bench::summary(rows);
-    print(fmt::format("{}{}# a copy within {} moves {:.1f} GB/s\n", summary,
-                      summary.empty() ? "" : "\n", to_string(devices[0]->id()),
-                      rows.back().measured.copy_gb_s));
-  }
+  if (explains) print(foot(devices, rows));
   if (!f.output.plot.empty()) {
     bench::write_svg(f.output.plot, rows, f.title(int(devices.size()), "devices"), kNccl);
     f.verbosity.written(f.output.plot);

@@ -156,7 +156,7 @@ void examine_mpi(Findings& findings) {
   if (keep_alive.empty()) {
     findings.found("keep-alive", "mpirun notices a host that it cannot reach any more");
   } else {
-    findings.missing("keep-alive", "for jobs of several hosts: " + keep_alive);
+    findings.missing("keep-alive", "needed by jobs of several hosts alone: " + keep_alive);
   }
 }
 
@@ -253,6 +253,8 @@ Command add_doctor(CLI::App& app) {
       print(object.dump() + "\n");
       return int(kDone);
     }
+    const strategies::Launch launch = strategies::launch();
+    if (launch.one_terminal() && launch.local_rank != 0) return int(kDone);  // the host is the same
     std::size_t width = 0;
     for (const Finding& f : findings) width = std::max(width, f.part.size());
     std::string text;

@@ -181,7 +181,7 @@ def number(figure, *path):
 
 
 def rate(runs, name):
-    return number(figures(runs, name)[0], "images_per_second")
+    return number(figures(runs, name)[0], "examples_per_second")
 
 
 def torch_rates(runs, model, batch):
@@ -192,8 +192,8 @@ def torch_rates(runs, model, batch):
         for figure in run["figures"]:
             if (figure.get("model"), figure.get("batch")) != (model, batch):
                 continue
-            if "images_per_second" in figure:
-                rates[figure["mode"]] = figure["images_per_second"]
+            if "examples_per_second" in figure:
+                rates[figure["mode"]] = figure["examples_per_second"]
             else:
                 why[figure["mode"]] = figure.get("error", "no figure")
         last = run.get("last_words") or [""]
@@ -423,8 +423,8 @@ def print_rooflines(runs):
         for figure in run["figures"]:
             roof = figure.get("roofline")
             if roof:
-                print(f"gpu_check: {name}: {figure['images_per_second']:.0f} images/s, {100 * roof['share']:.1f} % of "
-                      f"the {roof['images_per_second']:.0f} that a copy of {roof['copy_gb_s']:.0f} GB/s and products of "
+                print(f"gpu_check: {name}: {figure['examples_per_second']:.0f} images/s, {100 * roof['share']:.1f} % of "
+                      f"the {roof['examples_per_second']:.0f} that a copy of {roof['copy_gb_s']:.0f} GB/s and products of "
                       f"{roof['product_tflop_s']:.1f} TFLOP/s allow")
 
 

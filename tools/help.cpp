@@ -9,6 +9,7 @@
 namespace lockstep::tools {
 namespace {
 
+const std::string kExamples = "Examples:\n";
 const std::string kDefault = "(default: ";
 constexpr std::size_t kWidth = 66;  // columns of a description
 
@@ -123,10 +124,16 @@ std::string Help::make_option_desc(const CLI::Option* option) const {
   return with_default.size() <= kWidth ? with_default : brief;
 }
 
-void end_help(CLI::App& app, const std::string& examples) {
+std::string Help::make_footer(const CLI::App* app) const {
+  const std::string footer = CLI::Formatter::make_footer(app);
+  const std::size_t examples = footer.find(kExamples);
+  return brief_ && examples != std::string::npos ? footer.substr(examples) : footer;
+}
+
+void end_help(CLI::App& app, const std::string& examples, const std::string& fields) {
   app.option_defaults()->group("General");
   app.set_help_flag("-h,--help", "print this help; -h is short, a line for each flag");
-  app.footer("Examples:\n" + examples);
+  app.footer((fields.empty() ? "" : fields + "\n") + kExamples + examples);
 }
 
 }  // namespace lockstep::tools

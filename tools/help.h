@@ -18,6 +18,7 @@ class Help : public CLI::Formatter {
   std::string make_option_name(const CLI::Option* option, bool positional) const override;
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_option_desc(const CLI::Option* option) const override;
+  std::string make_footer(const CLI::App* app) const override;
 
  private:
   const bool brief_;
@@ -33,7 +34,8 @@ std::string full_description(const CLI::Option& option);
 // Returns the beginning of the description, up to the first explanation.
 std::string summary(const CLI::Option& option);
 
-// Adds --help after all other flags, in the group "General", and example lines at the end.
-void end_help(CLI::App& app, const std::string& examples);
+// Adds --help after all other flags, in the group "General", and example lines at the end. Before
+// these --help has `fields`, the fields of what the command prints.
+void end_help(CLI::App& app, const std::string& examples, const std::string& fields = {});
 
 }  // namespace lockstep::tools

@@ -42,6 +42,10 @@ std::string Progress::line(const engine::StepReport& report) const {
                      duration_text(left));
 }
 
+void Progress::begin() {
+  begin_ = engine::Clock::now();
+}
+
 void Progress::step(const engine::StepReport& report) {
   if (!visible_) return;
   if (first_step_ < 0) {
@@ -49,7 +53,7 @@ void Progress::step(const engine::StepReport& report) {
     start_ = last_ = engine::Clock::now();
   }
   last_step_ = report.step;
-  const double rate = report.images_per_second;
+  const double rate = report.examples_per_second;
   rate_ = rate_ == 0 ? rate : 0.9 * rate_ + 0.1 * rate;
   const auto now = engine::Clock::now();
   const double since = std::chrono::duration<double>(now - last_).count();
@@ -71,7 +75,7 @@ void Progress::epoch(const engine::EpochReport& report) {
       !report.resumed        ? ""
       : report.examples == 0 ? ", continued"
                              : fmt::format(", continued (the last {} examples)", report.examples));
-  const double rate = report.images_per_second > 0 ? report.images_per_second : rate_;
+  const double rate = report.examples_per_second > 0 ? report.examples_per_second : rate_;
   say(report.examples == 0 ? title + ": finished"
                            : fmt::format("{}: {}, {:.0f} examples/s", title,
                                          metrics(report.loss, report.accuracy, "mean "), rate));
@@ -81,6 +85,15 @@ void Progress::evaluation(const engine::Evaluation& test, std::int64_t steps, st
   const std::string when = steps == epoch_end_ ? engine::count_text(std::uint64_t(epochs), "epoch")
                                                : engine::count_text(std::uint64_t(steps), "step");
   say(evaluation_text(test, when));
+}
+
+void Progress::steps(const engine::History& history) {
+  const std::int64_t steps = history.steps - history.first_step;
+  if (steps <= 0) return;
+  const double seconds = std::chrono::duration<double>(engine::Clock::now() - begin_).count();
+  say(fmt::format("{} in {}{}", engine::count_text(std::uint64_t(steps), "step"),
+                  seconds < 60 ? fmt::format("{:.1f} s", seconds) : duration_text(seconds),
+                  history.times ? "; " + history.times->describe() : ""));
 }
 
 std::string Progress::evaluation_text(const engine::Evaluation& test, const std::string& when) {

@@ -13,10 +13,13 @@ class Progress {
  public:
   // Creates the display. `visible`: false on processes that are not the chief, and with --quiet.
   explicit Progress(bool visible);
+  void begin();  // measures the time of the run from here on
   void step(const engine::StepReport& report);
   void epoch(const engine::EpochReport& report);
   // Prints the number of epochs if the last reported step ended one, else the number of steps.
   void evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs);
+  // Prints the number of this run's steps, the time since `begin`, and the times of a step.
+  void steps(const engine::History& history);
   void say(const std::string& line);  // prints a separate line
   // Returns "test after 6 epochs: loss 0.02, accuracy 0.99".
   static std::string evaluation_text(const engine::Evaluation& test, const std::string& when);
@@ -26,7 +29,7 @@ class Progress {
   std::string line(const engine::StepReport& report) const;
   void erase();
   bool visible_, terminal_;
-  engine::Clock::time_point start_ = engine::Clock::now(), last_{};
+  engine::Clock::time_point begin_{}, start_ = engine::Clock::now(), last_{};
   std::int64_t first_step_ = -1, last_step_ = -1, epoch_end_ = -1;
   double rate_ = 0;  // examples/s of all workers, smoothed
   bool drawn_ = false;

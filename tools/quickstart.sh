@@ -77,7 +77,7 @@ with open(sys.argv[2], encoding="utf-8") as lines:
     result = json.loads(lines.read().splitlines()[-1])
 accuracy = result["test_accuracy"]
 print(f"quickstart: {result['replicas']} replicas, {result['steps']} steps, {result['seconds']:.1f} s, "
-      f"{result['images_per_second']:.0f} images a second")
+      f"{result['examples_per_second']:.0f} images a second")
 print(f"quickstart: {result['reason']}")
 verdict = "passed" if accuracy >= needed else "failed"
 print(f"quickstart: {verdict}: test accuracy {accuracy:.4f}, at least {needed} is needed")

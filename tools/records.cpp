@@ -71,7 +71,7 @@ void Records::step(const engine::StepReport& report) {
                             {"loss", report.loss},
                             {"accuracy", report.accuracy},
                             {"rate", report.rate},
-                            {"images_per_second", report.images_per_second},
+                            {"examples_per_second", report.examples_per_second},
                             {"rank0_waited_ms", std::round(report.waited * 1e6) / 1e3}});
     if (report.loss_scale > 0) {
       events_->write("loss_scale", {{"step", step},
@@ -87,11 +87,12 @@ void Records::step(const engine::StepReport& report) {
     }
   }
   if (!summary_) return;
-  const engine::Summary::Scalar scalars[] = {{"train/loss", report.loss},
-                                             {"train/rate", report.rate},
-                                             {"train/images_per_second", report.images_per_second},
-                                             {"train/rank0_waited_ms", report.waited * 1e3},
-                                             {"train/accuracy", report.accuracy}};
+  const engine::Summary::Scalar scalars[] = {
+      {"train/loss", report.loss},
+      {"train/rate", report.rate},
+      {"train/examples_per_second", report.examples_per_second},
+      {"train/rank0_waited_ms", report.waited * 1e3},
+      {"train/accuracy", report.accuracy}};
   summary_->write(step, numbers_of(scalars));
   if (report.loss_scale == 0) return;
   const engine::Summary::Scalar scaled[] = {{"train/loss_scale", report.loss_scale},

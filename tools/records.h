@@ -38,7 +38,7 @@ class Records {
   void start(const TrainFlags& flags, const engine::Strategy& strategy,
              const std::string& optimizer, const std::string& data, std::int64_t done,
              std::int64_t steps);
-  // Fields: step, loss, accuracy, rate, images_per_second, rank0_waited_ms; of loss_scale: step,
+  // Fields: step, loss, accuracy, rate, examples_per_second, rank0_waited_ms; of loss_scale: step,
   // loss_scale, skipped_steps; of traffic: step, bytes_pulled, bytes_pushed, rows_pulled,
   // rows_pushed.
   void step(const engine::StepReport& report);

@@ -17,8 +17,10 @@
 namespace lockstep::tools {
 
 // Sets the handlers. Returns the atomic: 0 or the first signal; SIGINT and SIGQUIT, which come from
-// a person, replace others. It is static, because a handler can reach nothing else.
-const std::atomic<int>& watch_signals();
+// a person, replace others. It is static, because a handler can reach nothing else. `answer`, which
+// must live as long as the program, is what a person's first signal prints on standard error,
+// behind its name. A launcher's signals may follow a death, whose report comes first.
+const std::atomic<int>& watch_signals(const char* answer = nullptr);
 
 // Returns "SIGINT" for its number, or "a signal" for a number that is none of these.
 std::string signal_name(int signal);

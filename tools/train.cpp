@@ -320,7 +320,7 @@ class Reports {
   void end(const engine::History& history, const std::vector<std::string>& memory,
            engine::Strategy& strategy) {
     progress_.close();
-    if (history.times) progress_.say(history.times->describe());
+    progress_.steps(history);
     if (history.traffic) progress_.say(traffic_text(*history.traffic, history.traffic_steps));
     for (const std::string& line : memory) progress_.say(line);
     records_.close(strategy);
@@ -351,6 +351,7 @@ class Reports {
 
  private:
   void begin(std::int64_t done, std::int64_t steps) {
+    progress_.begin();
     for (const std::string& warning : sets_.warnings) log_.warning("{}", warning);
     progress_.say(fmt::format(
         "{} on {}{}", f_.model, sets_.train->describe(),
@@ -418,7 +419,9 @@ int train(const TrainFlags& given, const Program& program) {
   if (alone) launch = {};
   if (f.strategy == "parameter_server" && !cluster && launch.size > 1)
     return run_tasks(f, program, launch);
-  const std::atomic<int>& interrupt = watch_signals();
+  const bool speaks = launch.rank == 0 && !f.verbosity.quiet;
+  const std::atomic<int>& interrupt =
+      watch_signals(speaks ? "the run ends after this step" : nullptr);
   if (cluster) {
     const std::string who = to_string(task_name(cluster->spec, cluster->task));
     if (cluster->task.role == strategies::Role::kServer)

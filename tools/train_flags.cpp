@@ -17,6 +17,7 @@
 #include "tools/bounds.h"
 #include "tools/help.h"
 #include "tools/tls_flags.h"
+#include "tools/train_result.h"
 
 namespace lockstep::tools {
 namespace {
@@ -396,7 +397,8 @@ void declare(CLI::App& app, TrainFlags& f) {
   end_help(app,
            "  lockstep train --model mnist_cnn --replicas 4 --epochs 6 --lr 0.02\n"
            "  lockstep train --data mnist/ --checkpoints runs/a --log a.jsonl\n"
-           "  mpirun -n 2 lockstep train --model resnet20 --batch 128 --augment crop,flip");
+           "  mpirun -n 2 lockstep train --model resnet20 --batch 128 --augment crop,flip",
+           kResultFields);
 }
 
 }  // namespace lockstep::tools

@@ -67,6 +67,28 @@ std::string traffic_text(const engine::Traffic& traffic, std::int64_t steps) {
   return text;
 }
 
+const char* const kResultFields =
+    R"(Fields of --json:
+  model, strategy, batch, replicas
+  steps, first_step    all steps, those before a restart included; the step at which this run
+                       continued, absent if it is 0
+  seconds              this run's steps, without evaluation and checkpoints
+  examples_per_second  median of this run's steps without its first ten; null if none was left
+  loss                 of the last step and its global batch; with asynchronous servers of worker
+                       0's batch
+  loss_scale           factor of the last step's loss; null if losses are not scaled
+  skipped_steps        steps whose gradients were not finite
+  test_accuracy, test_top5, test_auc, test_loss, test_step
+                       the last evaluation, after test_step steps; null or absent without one
+  algorithm, reason    the all-reduce, by sizes as --algorithm takes them if buckets differ
+  interrupted          the signal that ended the run; absent if none did
+  traffic              with servers: bytes and rows pulled and pushed, in all and per step
+  step_times           milliseconds of this run's steps: ranks (step_ms is the median, step_p10_ms,
+                       step_p90_ms, step_p99_ms, step_most_ms, work_ms, waited_ms, messages_ms),
+                       slowest_rank, waited_for_slowest_ms, late_in_turn_ms, comm_exposed_ms (null
+                       for one replica), comm_hidden_percent (null on one host)
+)";
+
 nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strategy,
                             const engine::History& history) {
   nlohmann::json object{{"model", f.model},
@@ -75,7 +97,7 @@ nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strateg
                         {"batch", f.data.global_batch},
                         {"steps", history.steps},
                         {"seconds", history.seconds},
-                        {"images_per_second", nullptr},
+                        {"examples_per_second", nullptr},
                         {"loss", nullptr},
                         {"loss_scale", nullptr},
                         {"skipped_steps", history.skipped_steps},
@@ -83,7 +105,7 @@ nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strateg
                         {"algorithm", strategy.algorithm()},
                         {"reason", strategy.reason()}};
   if (history.steps > history.first_step) {  // otherwise nothing was left to train
-    object["images_per_second"] = history.images_per_second;
+    object["examples_per_second"] = history.examples_per_second;
     object["loss"] = history.loss;
     if (history.loss_scale > 0) object["loss_scale"] = history.loss_scale;
   }

@@ -60,7 +60,7 @@ def fastest_setting(run, candidates):
     best, rate, first = None, 0.0, None
     for flags in candidates:
         try:
-            result = run(flags)["images_per_second"]
+            result = run(flags)["examples_per_second"]
         except contest.Failed as failed:
             first = first or failed
             continue
@@ -84,8 +84,8 @@ def in_turn(contestants, rounds):
 
 
 def summary(results):
-    rates = {name: [one["images_per_second"] for one in runs] for name, runs in results.items()}
-    return {name: {"images_per_second": statistics.median(rates[name]), "rounds": rates[name],
+    rates = {name: [one["examples_per_second"] for one in runs] for name, runs in results.items()}
+    return {name: {"examples_per_second": statistics.median(rates[name]), "rounds": rates[name],
                    "peak_mib": median_memory(results[name]),
                    "setting": results[name][0].get("setting", ""),
                    "version": results[name][0].get("peer", "")} for name in results}
@@ -110,7 +110,7 @@ def ratio(contestants, over, under):
     """Of medians, and the smallest and largest of one round."""
     a, b = contestants[over], contestants[under]
     each = [x / y for x, y in zip(a["rounds"], b["rounds"])]
-    return {"of": over, "over": under, "ratio": a["images_per_second"] / b["images_per_second"],
+    return {"of": over, "over": under, "ratio": a["examples_per_second"] / b["examples_per_second"],
             "least": min(each), "most": max(each)}
 
 
@@ -149,7 +149,7 @@ class Comparison:
             contestants[RECOMPUTE] = self.ours(own, work, "--recompute")
         results = summary(in_turn(contestants, self.rounds))
         title = titled(model, dtype) + ", " + ("one core" if processes == 1 else "two processes of one core each")
-        faster = max(("PyTorch", "TensorFlow"), key=lambda name: results[name]["images_per_second"])
+        faster = max(("PyTorch", "TensorFlow"), key=lambda name: results[name]["examples_per_second"])
         case = {"name": title, "model": model, "dtype": dtype, "batch": work.rows, "processes": processes,
                 "contestants": results, "result": ratio(results, OURS, faster),
                 "memory": memory_ratio(results, OURS, "PyTorch")}

@@ -80,7 +80,7 @@ def lockstep_hosts(build, work, cores):
 def lockstep_apart(build, work, cores):
     """Two that know nothing of each other, side by side: what the machine gives two cores."""
     both = finish([launch(["taskset", "-c", str(core), *step_command(build, work)]) for core in cores[:2]])
-    return {**both[0], "images_per_second": sum(one["images_per_second"] for one in both)}
+    return {**both[0], "examples_per_second": sum(one["examples_per_second"] for one in both)}
 
 
 def free_ports():

@@ -64,7 +64,7 @@ def lockstep(build, model, steps, data):
                data, "--eval", "0", "--batch", str(rows), "--steps", str(steps), "--warm-up", "0", "--threads", "1",
                "--schedule", "constant", "--rate", "0.01", "--json"]
     result = contest.finish([launch(command)])[0]
-    return result["images_per_second"] / rows
+    return result["examples_per_second"] / rows
 
 
 def tensorflow(python, model, steps, flags):

@@ -92,6 +92,6 @@ def report(peer, setting, flags, result, loaded):
     rows = networks.INPUTS[flags.model][2]
     print(json.dumps({
         "peer": peer, "setting": setting, "model": flags.model, "dtype": flags.dtype, "processes": processes(),
-        "batch": rows, "milliseconds": seconds * 1e3, "images_per_second": rows * processes() / seconds,
+        "batch": rows, "milliseconds": seconds * 1e3, "examples_per_second": rows * processes() / seconds,
         "cpu_milliseconds": cpu * 1e3, "peak_mib": peak_mib(), "loaded_mib": loaded,
         "losses": [first, last]}), flush=True)

@@ -108,7 +108,7 @@ def measured(torch, model, rows, mode, flags):
     milliseconds = statistics.median(a.elapsed_time(b) for a, b in zip(marks, marks[1:]))
     if not last < first:
         raise RuntimeError(f"the loss did not fall: {first} to {last}")
-    return {"milliseconds": milliseconds, "images_per_second": rows / milliseconds * 1e3,
+    return {"milliseconds": milliseconds, "examples_per_second": rows / milliseconds * 1e3,
             "gpu_mib": torch.cuda.max_memory_reserved() / 2**20, "losses": [first, last]}
 
 

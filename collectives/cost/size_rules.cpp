@@ -16,16 +16,20 @@ namespace {
 
 using engine::require;
 
-constexpr std::array<std::pair<std::string_view, std::size_t>, 10> kUnits{{{"b", 1},
-                                                                           {"k", 1 << 10},
-                                                                           {"m", 1 << 20},
-                                                                           {"g", 1 << 30},
-                                                                           {"kib", 1 << 10},
-                                                                           {"mib", 1 << 20},
-                                                                           {"gib", 1 << 30},
-                                                                           {"kb", 1'000},
-                                                                           {"mb", 1'000'000},
-                                                                           {"gb", 1'000'000'000}}};
+constexpr std::array<std::pair<std::string_view, std::size_t>, 13> kUnits{
+    {{"b", 1},
+     {"t", std::size_t(1) << 40},
+     {"tib", std::size_t(1) << 40},
+     {"tb", 1'000'000'000'000},
+     {"k", 1 << 10},
+     {"m", 1 << 20},
+     {"g", 1 << 30},
+     {"kib", 1 << 10},
+     {"mib", 1 << 20},
+     {"gib", 1 << 30},
+     {"kb", 1'000},
+     {"mb", 1'000'000},
+     {"gb", 1'000'000'000}}};
 constexpr double kMostSize = 0x1p60;
 
 SizeRule parse_rule(std::string_view entry) {

@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/hash.h"
+#include "engine/base/quantity.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -94,8 +95,8 @@ std::vector<Range> owned(const Plan& plan, int rank) {
 }
 
 std::string title(const Plan& plan) {
-  return fmt::format("{} ({}, {} bytes)", plan.name, plan.algorithm,
-                     plan.subject.size() * engine::size_of(plan.dtype));
+  return fmt::format("{} ({}, {})", plan.name, plan.algorithm,
+                     engine::bytes_text(double(plan.subject.size() * engine::size_of(plan.dtype))));
 }
 
 std::string print(const Plan& plan) {

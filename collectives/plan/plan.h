@@ -116,7 +116,7 @@ bool any_step(const Plan& plan, Of of) {
 // optimizer state for these ranges.
 std::vector<Range> owned(const Plan& plan, int rank);
 
-// Returns a title for error messages: "bucket 0 (dense2.bias): sum (direct, 4096 bytes)".
+// Returns a title for error messages: "bucket 0 (dense2.bias): sum (direct, 4 KiB)".
 std::string title(const Plan& plan);
 
 // Returns all steps as text. `hash` hashes the text of all stages; ranks compare it at the start.

@@ -49,6 +49,12 @@ std::string named(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", ranks_text(ranks));
 }
 
+// Returns "1500 ms" or "60 s".
+std::string waited_text(milliseconds waited) {
+  return waited < milliseconds(2000) ? fmt::format("{} ms", waited.count())
+                                     : fmt::format("{:.3g} s", double(waited.count()) / 1000);
+}
+
 }  // namespace
 
 void StragglerReport::set_purpose(int plan, std::string_view purpose) {
@@ -110,9 +116,9 @@ bool StragglerReport::stop_late_lane(int plan, int lane, milliseconds waited, Ti
   const std::vector<int> silent = liveness_.silent(plan, missing(plan, lane), since, now);
   if (silent.empty()) return false;
   team_.stop({engine::Code::kTimeout,
-              fmt::format("{} {} missing: {}{}: rank {} waited {} ms{}", named(silent),
+              fmt::format("{} {} missing: {}{}: rank {} waited {}{}", named(silent),
                           silent.size() == 1 ? "is" : "are", purpose_of(plan),
-                          title(plans_[std::size_t(plan)].stage->plan), rank_, waited.count(),
+                          title(plans_[std::size_t(plan)].stage->plan), rank_, waited_text(waited),
                           arrivals(plan, lane, silent)),
               silent, true});
   return true;
@@ -139,15 +145,15 @@ void StragglerReport::stop_late(int plan, milliseconds waited, Time since) {
     if (before.completed.load(std::memory_order_relaxed) > execution) continue;
     if (before.requested.load() <= execution)
       return team_.stop({engine::Code::kTimeout,
-                         fmt::format("{}: rank {} waited {} ms; it comes after {}, which rank {} "
+                         fmt::format("{}: rank {} waited {}; it comes after {}, which rank {} "
                                      "has not started",
-                                     title(state.stage->plan), rank_, waited.count(),
+                                     title(state.stage->plan), rank_, waited_text(waited),
                                      before.stage->plan.name, rank_)});
     if (stop_late_plan(earlier, waited, since)) return;
   }
   team_.stop(
-      {engine::Code::kTimeout, fmt::format("{}: rank {} waited {} ms, and it is still at work",
-                                           title(state.stage->plan), rank_, waited.count())});
+      {engine::Code::kTimeout, fmt::format("{}: rank {} waited {}, and it is still at work",
+                                           title(state.stage->plan), rank_, waited_text(waited))});
 }
 
 std::string StragglerReport::waiting_for(int plan, const std::vector<int>& lost) const {

@@ -82,10 +82,10 @@ bool StepTimes::communication_bound() const {
 
 std::string StepTimes::describe() const {
   const RankTimes& rank = ranks[std::size_t(slowest)];
-  std::string text = fmt::format("a step takes {} (median; 99th percentile {})",
+  std::string text = fmt::format("a step takes {} (median) and {} (99th percentile)",
                                  milliseconds(rank.step), milliseconds(rank.step_p99));
   if (ranks.size() == 1) return text;
-  text += "; medians of its parts, which need not add up:";
+  text += "; the medians of its parts:";
   const auto part = [&](double seconds, const std::string& what) {
     text += fmt::format("\n{:>10}  {}", milliseconds(seconds), what);
   };

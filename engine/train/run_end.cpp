@@ -2,15 +2,17 @@
 #include "engine/train/run_end.h"
 
 #include <algorithm>
+#include <ranges>
 #include <vector>
 
 namespace lockstep::engine {
 
-std::string hosts_of(const Strategy& strategy, const Error& error) {
+std::string places_of(const Strategy& strategy, const Error& error) {
+  constexpr std::size_t kMost = 4;
   std::string text;
-  for (const int rank : error.ranks()) {
-    const std::string host = error.code() == Code::kTimeout ? strategy.host_of(rank) : "";
-    if (!host.empty()) text += fmt::format("; rank {} is on host {}", rank, host);
+  for (const int rank : error.ranks() | std::views::take(kMost)) {
+    const std::string place = error.code() == Code::kTimeout ? strategy.place_of(rank) : "";
+    if (!place.empty()) text += fmt::format("; rank {} is {}", rank, place);
   }
   return text;
 }

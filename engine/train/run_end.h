@@ -10,9 +10,9 @@
 
 namespace lockstep::engine {
 
-// Returns "; rank 1 is on host node1" for the late ranks of an error. Texts about lost ranks name
-// their hosts themselves.
-std::string hosts_of(const Strategy& strategy, const Error& error);
+// Returns "; rank 1 is pid 4711 on host node1" for the first late ranks of an error. Texts about
+// lost ranks name their processes themselves.
+std::string places_of(const Strategy& strategy, const Error& error);
 
 // Finds the first process that was interrupted, for the history. Collective.
 void find_interrupt(Strategy& strategy, const std::atomic<int>* interrupt, History& history);

@@ -204,8 +204,8 @@ class Strategy {
   // Returns a readable table of every variable with its shape, bytes, bucket and devices, in the
   // order of the arenas. The text is the same for the same model and flags.
   virtual std::string placement() const = 0;
-  // Returns the name of a rank's host; empty if the job has one host, or if it is unknown.
-  virtual std::string host_of(int /*rank*/) const { return {}; }
+  // Returns e.g. "pid 4711 on host node1"; empty if the job has one process, or if it is unknown.
+  virtual std::string place_of(int /*rank*/) const { return {}; }
   virtual std::string algorithm() const = 0;
   // Returns the names of layers that run on the host although replicas use a device
   // (Graph::fallbacks).

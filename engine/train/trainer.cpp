@@ -209,7 +209,7 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       const bool lost = error.code() == Code::kPeerLost || error.code() == Code::kTimeout;
       if (!again) strategy_.gave_up(error);
       if (lost) {
-        throw error.with(error.what() + hosts_of(strategy_, error) +
+        throw error.with(error.what() + places_of(strategy_, error) +
                          (fit.checkpoints
                               ? how_it_goes_on(*fit.checkpoints, "the same command")
                               : "; nothing was saved, since there is no folder for it"));
@@ -375,12 +375,12 @@ History Trainer::run(Fit& fit) {
   if (fit.progress.last.examples > 0) fit.history.loss = fit.progress.last.loss;
   fit.history.loss_scale = fit.progress.last.loss_scale;
   fit.history.skipped_steps = fit.progress.last.skipped_steps;
-  std::vector<double>& rates = fit.progress.images_per_second;
+  std::vector<double>& rates = fit.progress.examples_per_second;
   if (rates.size() > 10) rates.erase(rates.begin(), rates.begin() + 10);
   if (!rates.empty()) {
     const auto middle = rates.begin() + std::ptrdiff_t(rates.size() / 2);
     std::nth_element(rates.begin(), middle, rates.end());
-    fit.history.images_per_second = *middle;
+    fit.history.examples_per_second = *middle;
   }
   fit.history.interrupted = fit.progress.stopped;
   if (fit.progress.stopped) find_interrupt(strategy_, options.interrupt, fit.history);
@@ -413,7 +413,7 @@ void Trainer::train(Fit& fit, std::int64_t until) {
   work.seed = seed_;
   strategy_.assign(work);
   trained_ = true;
-  fit.progress.images_per_second.reserve(std::size_t(until - fit.history.first_step));
+  fit.progress.examples_per_second.reserve(std::size_t(until - fit.history.first_step));
   const auto begin = Clock::now();
   TrainingLoop loop(strategy_, fit.data, optimizer_, fit.options, fit.steps, accumulate_, seed_,
                     fit.progress);
@@ -427,7 +427,7 @@ void Trainer::train(Fit& fit, std::int64_t until) {
   const std::int64_t done = standing->step - fit.history.first_step;
   fit.progress.step = standing->step;
   fit.progress.position = standing->position;
-  fit.progress.images_per_second.assign(
+  fit.progress.examples_per_second.assign(
       1, double(done) * double(work.global_batch) / fit.progress.seconds);
 }
 

@@ -46,7 +46,7 @@ struct StepReport {
   double loss = 0;      // mean over the examples of these steps
   double accuracy = 0;  // fraction of these examples; NaN if not counted
   std::size_t examples = 0;
-  double images_per_second = 0;  // of all replicas since the report before
+  double examples_per_second = 0;  // of all replicas since the report before
   // Seconds per step that rank 0's thread waited: communication that is not hidden, and other
   // waits.
   double waited = 0;
@@ -64,7 +64,7 @@ struct EpochReport {
   double loss = 0;          // mean over the examples of these steps
   double accuracy = 0;      // fraction of these examples; NaN if not counted
   std::size_t examples = 0;
-  double images_per_second = 0;  // 0: unknown
+  double examples_per_second = 0;  // 0: unknown
 };
 
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -136,7 +136,7 @@ struct History {
   std::int64_t first_step = 0;     // 0, or the checkpoint's step
   std::int64_t steps = 0;          // total, including earlier runs
   double seconds = 0;              // training only, without evaluation and checkpoints
-  double images_per_second = 0;    // median, without this run's first ten steps
+  double examples_per_second = 0;  // median, without this run's first ten steps
   double loss = kNaN;              // last step's, on the chief; NaN without steps
   double loss_scale = 0;           // last step's; 0: not scaled
   std::int64_t skipped_steps = 0;  // total of steps that changed nothing

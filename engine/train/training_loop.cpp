@@ -112,7 +112,7 @@ double TrainingLoop::steps_of_all(const StepGroup& made, const StepReport& last)
 
 struct TrainingLoop::Pending {
   StepGroup made;
-  double images_per_second = 0;
+  double examples_per_second = 0;
   double seconds = 0, waited = 0, messages = 0;  // per step
   std::optional<Traffic> traffic;
 };
@@ -348,13 +348,13 @@ void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& to
     report.loss = totals.examples > 0 ? totals.loss / totals.examples : 0;
     report.accuracy = accuracy(r, totals.correct, totals.examples);
     report.examples = std::size_t(totals.examples);
-    report.images_per_second =
-        pending.images_per_second * steps_of_all(pending.made, progress_.last);
+    report.examples_per_second =
+        pending.examples_per_second * steps_of_all(pending.made, progress_.last);
     report.waited = pending.waited;
     report.traffic = pending.traffic;
     report.loss_scale = totals.loss_scale;
     report.skipped_steps = std::int64_t(totals.skipped);
-    progress_.images_per_second.push_back(pending.images_per_second);
+    progress_.examples_per_second.push_back(pending.examples_per_second);
     progress_.epoch.add(report, progress_.last.examples > 0);
     progress_.last = report;
   }

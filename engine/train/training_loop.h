@@ -23,7 +23,7 @@ struct Progress {
   double seconds = 0;
   StepReport last;  // last step with known sums (chief)
   EpochSums epoch;  // likewise
-  std::vector<double> images_per_second;
+  std::vector<double> examples_per_second;
   Traffic traffic;                 // this process's replicas; with servers
   std::int64_t counted_steps = 0;  // steps in `traffic`; 0: no servers
   std::vector<StepClock> clocks;   // one per local replica, used by its thread

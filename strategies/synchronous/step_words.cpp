@@ -45,7 +45,7 @@ std::string sentence(const StepDesign& design) {
                                               : counted(design.algorithms),
                   name(design.update), engine::count_text(design.buckets.size(), "bucket"),
                   engine::bytes_text(double(design.bucket_bytes)));
-  if (!design.predicted.empty()) text += ": " + design.predicted;
+  if (!design.predicted.empty()) text += "; " + design.predicted;
   text += fmt::format("\nreason: {}\nupdate: {}, because {}", design.reason.text(),
                       name(design.update), design.update_reason.text());
   if (!design.other_algorithms.empty())

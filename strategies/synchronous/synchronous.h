@@ -67,7 +67,7 @@ class Synchronous : public engine::Strategy {
   std::string plan() const override;
   std::string explain() const override;
   std::string placement() const override;
-  std::string host_of(int rank) const override;
+  std::string place_of(int rank) const override;
   std::string algorithm() const override;
   std::vector<std::string> fallbacks() const override;
   std::string reason() const override;

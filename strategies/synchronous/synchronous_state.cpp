@@ -101,9 +101,11 @@ std::string Synchronous::placement() const {
   return placement_table(mirrors_[0]->graph, design_, devices);
 }
 
-std::string Synchronous::host_of(int rank) const {
-  if (topology_.hosts.size() < 2 || rank < 0 || rank >= int(topology_.ranks.size())) return {};
-  return topology_.hosts[std::size_t(topology_.ranks[std::size_t(rank)].host)].name;
+std::string Synchronous::place_of(int rank) const {
+  if (topology_.processes.size() < 2 || rank < 0 || rank >= int(topology_.ranks.size())) return {};
+  const auto process = std::size_t(topology_.ranks[std::size_t(rank)].process);
+  return fmt::format("pid {} on host {}", topology_.processes[process].pid,
+                     topology_.name_of_host(rank));
 }
 
 void Synchronous::run_collectively(const std::function<void()>& body, std::string_view what) {

@@ -21,14 +21,14 @@ case "$*" in *"--replicas 2"*) r=540 ;; *collective*) r=570 ;; *"--dtype bfloat1
 case "$*" in *"--recompute"*) m=4 ;; *) m=10 ;; esac
 echo "$*" >>"$(dirname "$0")/asked"
 echo "a line for people" >&2
-echo "{\\"images_per_second\\": $r, \\"peak_mib\\": $m}"
+echo "{\\"examples_per_second\\": $r, \\"peak_mib\\": $m}"
 """
 PYTHON = """#!/bin/sh
 case "$1" in -c) exit 0 ;; *torch*) r=100 m=20 ;; *) r=150 m=30 ;; esac
 [ "${WORLD_SIZE:-1}" = 1 ] || r=120
 [ "${RANK:-0}" = 0 ] || exit ${OTHER_RANKS_EXIT:-0}
 echo "$*" >>"$(dirname "$0")/asked"
-echo "{\\"images_per_second\\": $r, \\"peak_mib\\": $m, \\"peer\\": \\"a peer\\", \\"setting\\": \\"<a & setting>\\"}"
+echo "{\\"examples_per_second\\": $r, \\"peak_mib\\": $m, \\"peer\\": \\"a peer\\", \\"setting\\": \\"<a & setting>\\"}"
 """
 MPIRUN = """#!/bin/sh
 while :; do case "$1" in sh | */bench_step) break ;; *) shift ;; esac; done

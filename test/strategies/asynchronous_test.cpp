@@ -89,7 +89,7 @@ TEST(Asynchronous, TheRateOfAReportCountsTheStepsOfOthers) {
   fit.on_open = [&](auto...) { begin = engine::Clock::now(); };
   fit.on_step = [&](const engine::StepReport& report) {
     if (last >= 0 && report.step > last)
-      seconds += 13.0 * double(report.step - last) / report.images_per_second;
+      seconds += 13.0 * double(report.step - last) / report.examples_per_second;
     last = report.step;
   };
   fit.on_epoch = [&](const engine::EpochReport& report) { examples += double(report.examples); };

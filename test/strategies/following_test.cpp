@@ -169,7 +169,7 @@ TEST(Leading, GoesOnFromWhereTheStrategySaysThatTheRunStands) {
   }
   EXPECT_EQ(strategy.began, 1);
   EXPECT_EQ(strategy.ended, 1);
-  EXPECT_GT(history.images_per_second, 0);
+  EXPECT_GT(history.examples_per_second, 0);
 }
 
 TEST(Leading, WhoIsThrownOutReleasesNobody) {

@@ -169,8 +169,9 @@ TEST(BenchDevice, StepsAreThoseOfTheTrainingLoopAndLayersComeApart) {
     EXPECT_EQ(found["replicas"], replicas);
     EXPECT_EQ(found["device"], "cuda:0");
     const nlohmann::json& roof = found["roofline"];
-    const double rate = found["images_per_second"].get<double>();
-    EXPECT_NEAR(roof["share"].get<double>(), rate / roof["images_per_second"].get<double>(), 1e-9);
+    const double rate = found["examples_per_second"].get<double>();
+    EXPECT_NEAR(roof["share"].get<double>(), rate / roof["examples_per_second"].get<double>(),
+                1e-9);
     double least = 0;
     int timed = 0;
     for (const nlohmann::json& part : found["parts"]) {

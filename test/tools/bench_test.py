@@ -165,7 +165,7 @@ class Bench(program.Case):
             if not row["chosen"]:
                 self.assertRegex(row["reason"], rf"^same plan as |\b{choice[row['bytes']]['algorithm']}\b")
         lines = self.good(*flags, "--algorithm", "all").stdout.splitlines()
-        self.assertTrue(any(line.startswith("# *: what the planner chooses") for line in lines), lines)
+        self.assertTrue(any(line.startswith("# *: chosen by the planner") for line in lines), lines)
         marked = [line.split() for line in lines if not line.startswith("#") and " * " in line]
         self.assertEqual([(words[0], words[2]) for words in marked],
                          [(str(size), choice[size]["algorithm"]) for size in BYTES])
@@ -261,7 +261,9 @@ class Bench(program.Case):
 
     def test_the_table_names_its_columns(self):
         lines = self.good(*SMALL, "--algorithm", "direct").stdout.splitlines()
-        for comment in ("# ranks 0 and 1 meet in", "# us, min, p99: median, least and 99th percentile in place",):
+        for comment in ("# all_reduce of float32 (sum), 2 ranks (threads) on 1 host, ",
+                        "# a barrier of ranks 0 and 1 takes ", "# us, min, p99: median, least and 99th percentile in place",
+                        "# *: chosen by the planner"):
             self.assertTrue(any(line.startswith(comment) for line in lines), comment)
         lines = [line for line in lines if not line.startswith("#")]
         self.assertEqual(self.good(*SMALL, "--algorithm", "direct", "-q").stdout.count("#"), 0)
@@ -406,11 +408,11 @@ class Bench(program.Case):
             self.assertEqual(row["wrong"], 0)
             self.assertGreaterEqual(row["weak_step_ms"], compute)
             self.assertGreaterEqual(row["strong_step_ms"], compute / n)
-            self.assertAlmostEqual(row["weak_images_per_second"], 1e3 * n * batch / row["weak_step_ms"], places=3)
-            self.assertAlmostEqual(row["strong_images_per_second"], 1e3 * batch / row["strong_step_ms"], places=3)
+            self.assertAlmostEqual(row["weak_examples_per_second"], 1e3 * n * batch / row["weak_step_ms"], places=3)
+            self.assertAlmostEqual(row["strong_examples_per_second"], 1e3 * batch / row["strong_step_ms"], places=3)
             for way in ("weak", "strong"):
-                alone = found[0][f"{way}_images_per_second"]
-                self.assertAlmostEqual(row[f"{way}_percent"], 100 * row[f"{way}_images_per_second"] / (n * alone))
+                alone = found[0][f"{way}_examples_per_second"]
+                self.assertAlmostEqual(row[f"{way}_percent"], 100 * row[f"{way}_examples_per_second"] / (n * alone))
         self.assertEqual((found[0]["ranks"], found[0]["weak_percent"]), (1, 100))
         return found
 

@@ -225,8 +225,8 @@ class GpuCheck(Case):
         put(self.top / "bench/peers/torch_resnet50.py", "print('skipped: no PyTorch')\nraise SystemExit(77)\n")
         for name in PROGRAMS:
             put(self.top / "bin" / name, "#!/bin/sh\necho '[ RUN      ] A.B'\necho '[       OK ] A.B (1 ms)'\n")
-        put(self.top / "bin/bench_step", "#!/bin/sh\necho '{\"images_per_second\": 12.5, \"roofline\": "
-            "{\"images_per_second\": 25, \"share\": 0.5, \"copy_gb_s\": 4300, \"product_tflop_s\": 1}}'\n")
+        put(self.top / "bin/bench_step", "#!/bin/sh\necho '{\"examples_per_second\": 12.5, \"roofline\": "
+            "{\"examples_per_second\": 25, \"share\": 0.5, \"copy_gb_s\": 4300, \"product_tflop_s\": 1}}'\n")
         put(self.top / "bin/mpirun", "#!/bin/sh\necho '{\"started\": 2}'\n")
         self.lockstep(DOCTOR)
         self.output = self.top / "out.json"
@@ -235,7 +235,7 @@ class GpuCheck(Case):
         put(self.top / "bin/lockstep", f"""#!/bin/sh
 if [ "$1" = doctor ]; then echo '{json.dumps(doctor, separators=(",", ":"))}'; exit; fi
 echo 'a word'
-echo '{{"images_per_second":12.5}}'
+echo '{{"examples_per_second":12.5}}'
 """)
 
     def check(self, *arguments):
@@ -262,7 +262,7 @@ echo '{{"images_per_second":12.5}}'
         self.assertEqual(ops["failures"], {"Conformance.Pools/0": "1 is not 2"})
         self.assertEqual(ops["result"], "passed", "the program's end decides")
         digits = got["benches"]["train_digits"]
-        self.assertEqual(digits["figures"], [{"images_per_second": 12.5}])
+        self.assertEqual(digits["figures"], [{"examples_per_second": 12.5}])
         self.assertIn("--device cuda:0", digits["command"])
         self.assertEqual(got["benches"]["train_digits_2_processes"]["figures"], [{"started": 2}])
         self.assertNotIn("train_digits_nccl", got["benches"], "there is one GPU")

@@ -52,7 +52,7 @@ class Figures(unittest.TestCase):
             runs = {"test": {}, "bench": {"step_resnet50_256": {"result": "passed", "figures": found}}}
             copied = found[0]["roofline"]["copy_gb_s"]
             self.assertAlmostEqual(gpu_report.judged(runs, 1, 10)["resnet50_256_aim"]["measured"],
-                                   found[0]["images_per_second"] / (8000 * copied / 4300))
+                                   found[0]["examples_per_second"] / (8000 * copied / 4300))
             self.assertGreater(found[0]["roofline"]["share"], 0)
             self.assertEqual(found[0]["replicas"], 1 + ("--devices" in flags))
 

@@ -24,7 +24,7 @@ DIGITS = "GpuTrain.DigitsAreLearntAsWellAsOnTheProcessor"
 
 
 def torch_case(model, batch, mode, rate):
-    return {"peer": "PyTorch", "model": model, "batch": batch, "mode": mode, "images_per_second": rate}
+    return {"peer": "PyTorch", "model": model, "batch": batch, "mode": mode, "examples_per_second": rate}
 
 
 def torch_figures(modes):
@@ -46,19 +46,19 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.work = pathlib.Path(folder.name)
         self.runs = {}  # name: kind, code, output
-        self.bench("step_resnet50_256", {"images_per_second": 9000, "steps_as_graphs": 97, "roofline": {
-            "share": 0.75, "images_per_second": 12000, "copy_gb_s": 4300, "product_tflop_s": 2}})
-        self.bench("step_resnet50_32", {"images_per_second": 1600, "steps_as_graphs": 237})
-        self.bench("step_mnist_cnn_128", {"images_per_second": 2500, "steps_as_graphs": 2397})
+        self.bench("step_resnet50_256", {"examples_per_second": 9000, "steps_as_graphs": 97, "roofline": {
+            "share": 0.75, "examples_per_second": 12000, "copy_gb_s": 4300, "product_tflop_s": 2}})
+        self.bench("step_resnet50_32", {"examples_per_second": 1600, "steps_as_graphs": 237})
+        self.bench("step_mnist_cnn_128", {"examples_per_second": 2500, "steps_as_graphs": 2397})
         self.bench("torch", *torch_figures(["eager", "graphed"]))
         self.bench("torch_compiled", *torch_figures(["compiled_graphed"]))
         self.bench("device", *device_figures())
         for dtype in DTYPES:
             for ranks in (2, 4, 8):
                 self.bench(f"all_reduce_{ranks}_{dtype}", {"roofline_percent": 90, "wrong": 0})
-        self.bench("step_resnet50_128", {"images_per_second": 1000})
-        self.bench("step_resnet50_128_twice", {"images_per_second": 990})
-        self.bench("step_resnet50_128_again", {"images_per_second": 1010})
+        self.bench("step_resnet50_128", {"examples_per_second": 1000})
+        self.bench("step_resnet50_128_twice", {"examples_per_second": 990})
+        self.bench("step_resnet50_128_again", {"examples_per_second": 1010})
         self.bench("train_digits_2_replicas", {"test_accuracy": 0.98})
         self.bench("train_digits_2_processes", {"test_accuracy": 0.98})
         self.bench("train_digits_servers", {"test_accuracy": 0.98})
@@ -121,10 +121,10 @@ class Case(unittest.TestCase):
 
     def test_each_that_is_missed_is_said_to_be(self):
         cases = [
-            ("resnet50_32_over_pytorch", lambda: self.bench("step_resnet50_32", {"images_per_second": 1499}), 1.499),
-            ("mnist_cnn_128_over_pytorch", lambda: self.bench("step_mnist_cnn_128", {"images_per_second": 1990}), 1.99),
+            ("resnet50_32_over_pytorch", lambda: self.bench("step_resnet50_32", {"examples_per_second": 1499}), 1.499),
+            ("mnist_cnn_128_over_pytorch", lambda: self.bench("step_mnist_cnn_128", {"examples_per_second": 1990}), 1.99),
             ("resnet50_256_aim", lambda: self.step_at_copies_of(4300, 7999), 7999 / 8000),
-            ("two_replicas_resnet50", lambda: self.bench("step_resnet50_128_twice", {"images_per_second": 970}),
+            ("two_replicas_resnet50", lambda: self.bench("step_resnet50_128_twice", {"examples_per_second": 970}),
              970 / 1010),
             ("digits_accuracy", lambda: self.bench("train_digits_2_replicas", {"test_accuracy": 0.96}), 0.025),
             ("digits_of_servers_accuracy", lambda: self.bench("train_digits_servers", {"test_accuracy": 0.9}), 0.085),
@@ -145,8 +145,8 @@ class Case(unittest.TestCase):
                 self.assertIn("MISSED", self.said)
 
     def step_at_copies_of(self, gb_s, rate):
-        self.bench("step_resnet50_256", {"images_per_second": rate, "steps_as_graphs": 97, "roofline": {
-            "share": 0.75, "images_per_second": 12000, "copy_gb_s": gb_s, "product_tflop_s": 2}})
+        self.bench("step_resnet50_256", {"examples_per_second": rate, "steps_as_graphs": 97, "roofline": {
+            "share": 0.75, "examples_per_second": 12000, "copy_gb_s": gb_s, "product_tflop_s": 2}})
 
     def test_the_aim_is_in_proportion_to_the_bandwidth(self):
         self.step_at_copies_of(2150, 6000)
@@ -191,7 +191,7 @@ class Case(unittest.TestCase):
         self.unknown("resnet50_256_over_pytorch", "compiled_graphed", "timed out", measured=9000 / 800)
         self.assertIn("not known", self.said)
         # Slower than the modes that are there is missed, whatever the others would be.
-        self.bench("step_resnet50_256", {"images_per_second": 900})
+        self.bench("step_resnet50_256", {"examples_per_second": 900})
         row = self.demands()["resnet50_256_over_pytorch"]
         self.assertIs(row["met"], False)
         self.assertAlmostEqual(row["measured"], 900 / 800)
@@ -228,8 +228,8 @@ class Case(unittest.TestCase):
         self.assertIs(table["tests"]["met"], True)
 
     def test_numbers_that_are_none_are_not_measured(self):
-        self.bench("step_resnet50_256", {"images_per_second": None})
-        self.unknown("resnet50_256_over_pytorch", "images_per_second")
+        self.bench("step_resnet50_256", {"examples_per_second": None})
+        self.unknown("resnet50_256_over_pytorch", "examples_per_second")
         self.bench("train_digits_2_replicas", {"test_accuracy": None})
         self.unknown("digits_accuracy", "test_accuracy")
 
@@ -242,7 +242,7 @@ class Case(unittest.TestCase):
         self.assertIs(self.demands()["tests"]["met"], False)
 
     def test_steps_that_were_queued_and_processes_that_learn_less_are_missed(self):
-        self.bench("step_mnist_cnn_128", {"images_per_second": 2500, "steps_as_graphs": 0})
+        self.bench("step_mnist_cnn_128", {"examples_per_second": 2500, "steps_as_graphs": 0})
         self.missed("steps_are_graphs")
         self.setUp()
         self.bench("train_digits_2_processes", {"test_accuracy": 0.9})

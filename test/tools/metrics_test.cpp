@@ -35,13 +35,13 @@ std::string lines(double accuracy) {
                   .loss = 0.625,
                   .accuracy = accuracy + 0.0625,
                   .examples = 8,
-                  .images_per_second = 100});
+                  .examples_per_second = 100});
   progress.epoch({.number = 2,
                   .resumed = true,
                   .loss = 0.5,
                   .accuracy = accuracy,
                   .examples = 8,
-                  .images_per_second = 99.6});
+                  .examples_per_second = 99.6});
   ++report.step;
   progress.evaluation({0.25, accuracy, 10}, report.step, 1);
   progress.evaluation({0.125, accuracy, 10}, report.step + 1, 1);

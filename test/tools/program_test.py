@@ -20,7 +20,7 @@ from program import COLLECTIVE, Case, ENDLESS, MLP, SMALL, idx_folder, mpirun, r
 
 class Output(Case):
     FIELDS = {"model": str, "strategy": str, "replicas": int, "batch": int, "steps": int, "seconds": float,
-              "images_per_second": float, "loss": float, "test_accuracy": float, "test_top5": float, "algorithm": str,
+              "examples_per_second": float, "loss": float, "test_accuracy": float, "test_top5": float, "algorithm": str,
               "reason": str}
 
     def check(self, done, replicas):
@@ -32,7 +32,7 @@ class Output(Case):
             self.assertIsInstance(result[field], kind, field)
         self.assertEqual((result["model"], result["batch"], result["steps"], result["replicas"]),
                          ("mlp", 50, 6, replicas))
-        self.assertGreater(result["images_per_second"], 0)
+        self.assertGreater(result["examples_per_second"], 0)
         self.assertEqual(done.stderr.count("all-reduce: "), 1)
         algorithm = result["algorithm"] if replicas > 1 else "none for one replica"
         self.assertRegex(done.stderr, rf"\nall-reduce: {algorithm}, update (fused|separate), 1 bucket of up to 4 MiB")
@@ -70,7 +70,7 @@ class Output(Case):
     def test_random_data_have_no_accuracy(self):
         result = self.result(*MLP, "--data", "random", "--steps", "5")
         self.assertIsNone(result["test_accuracy"])
-        self.assertGreater(result["images_per_second"], 0)
+        self.assertGreater(result["examples_per_second"], 0)
         self.assertEqual(result["steps"], 5)
 
     def test_log_holds_json_lines_of_steps_evaluations_and_checkpoints(self):
@@ -81,7 +81,7 @@ class Output(Case):
             by_kind.setdefault(event["event"], []).append(event)
         self.assertEqual([e["step"] for e in by_kind["step"]], list(range(1, 7)))
         for event in by_kind["step"]:
-            for field in ("loss", "accuracy", "rate", "images_per_second", "rank0_waited_ms"):
+            for field in ("loss", "accuracy", "rate", "examples_per_second", "rank0_waited_ms"):
                 self.assertIsInstance(event[field], (int, float))
         self.assertEqual([e["step"] for e in by_kind["checkpoint"]], [4, 6])
         start, = by_kind["start"]

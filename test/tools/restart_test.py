@@ -51,6 +51,8 @@ class Signals(Case):
             code, errors, folder = self.stop(number)
             self.assertEqual(code, wanted, errors)
             self.assertIn(f"stopped by {number.name} after step {whole(folder)[-1]}, which was saved in", errors)
+            answer = f"lockstep: {number.name}: the run ends after this step"  # to people, who may not see a step's end
+            self.assertEqual(answer in errors, number in (signal.SIGINT, signal.SIGQUIT), errors)
             self.goes_on(folder)
 
     def test_a_signal_to_one_rank_stops_all_at_the_same_step(self):
@@ -164,6 +166,20 @@ class Folder(Case):
         for line in told:
             self.assertIn(f"the same command continues from step {whole(folder)[-1]}", line)
 
+    def test_of_a_rank_that_stands_still_the_process_is_named(self):
+        folder = self.top / "c"
+        with Started(folder, "--every", "200", "--deadline", "2", *COLLECTIVE, prefix=mpirun()) as job:
+            late = children(job.job.pid)[-1]
+            os.kill(late, signal.SIGSTOP)
+            try:
+                job.job.wait(PATIENCE)
+            finally:
+                os.kill(late, signal.SIGKILL)
+            job.errors.seek(0)
+            said = job.errors.read()
+        self.assertRegex(said, rf"rank 1 is missing: .* waited 2 s; .*; rank 1 is pid {late} on host {platform.node()}; "
+                               rf"the same command continues from step {whole(folder)[-1]}")
+
     def test_predictions_are_made_while_a_run_saves_every_few_steps(self):
         folder = self.top / "c"
         with Started(folder, "--every", "2", "--keep", "2") as job:
@@ -224,7 +240,7 @@ class Checkpoints(Case):
             self.assertIn(words, done.stderr)
             self.assertNotIn("at zero: the checkpoint has none", done.stderr)
             result = json.loads(done.stdout)
-            self.assertEqual((result["loss"], result["images_per_second"], result["first_step"]), (None, None, 6))
+            self.assertEqual((result["loss"], result["examples_per_second"], result["first_step"]), (None, None, 6))
             self.assertIsNotNone(result["test_accuracy"])
 
     def test_epochs_end_where_they_end_after_a_restart_with_another_batch(self):

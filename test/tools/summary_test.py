@@ -92,7 +92,7 @@ class Summary(unittest.TestCase):
                     for step in [step for step in values if step >= event["step"]]:
                         del values[step]
             last = event["step"]
-            for key in ("loss", "accuracy", "rate", "images_per_second", "rank0_waited_ms"):
+            for key in ("loss", "accuracy", "rate", "examples_per_second", "rank0_waited_ms"):
                 if key in event:
                     scalars.setdefault(prefix + key, {})[event["step"]] = event[key]
         return scalars

@@ -102,6 +102,29 @@ Fields row_fields(const Row& row, Rival rival) {
 
 }  // namespace
 
+const char* const kFields =
+    R"(Columns of the table, and their fields in JSON and CSV:
+  bytes, count     size and elements of one rank's input; of an all-gather of its result
+  us, min, p99     in_place_us, min_us, p99_us: median, least and 99th percentile in place
+  out us           out_of_place_us, out_of_place_min_us, out_of_place_p99_us
+  algbw, busbw     algbw_gb_s: bytes over us; busbw_gb_s: that times the part of the bytes that
+                   must travel, 2 (n - 1) / n in an all-reduce of n ranks
+  roof %           roofline_percent: the time to read all inputs and write all results once, over
+                   us; between hosts, the time of the bytes on the measured wire
+  predicted        predicted_us: null without a prediction
+  wrong            elements with a wrong result; null with --check none
+  MPI us, ratio    mpi_us, mpi_min_us, mpi_p99_us, mpi_wrong; MPI's time over lockstep's
+  NCCL us, ratio   nccl_us, nccl_wrong, devices, copy_gb_s; NCCL's time over lockstep's
+  * ! ? ^          chosen by the planner; disturbed: a rank waited for a processor; more than
+                   twice off the prediction; roof % above 120
+Fields of JSON and CSV alone:
+  reason           why the planner chooses this algorithm
+  barrier_ns       a barrier of ranks 0 and 1; null if they are on different hosts
+  processors_us    processor time of all ranks (of MPI: mpi_processors_us); null below 64 KiB and
+                   for threads
+  iterations, ranks, hosts, threads, processor, collective, dtype, op
+)";
+
 std::optional<double> Row::roofline_percent() const {
   if (!measured.roofline_us) return std::nullopt;
   return 100 * *measured.roofline_us / measured.in_place.median;
@@ -128,6 +151,20 @@ std::string marks(const Choice& choice, const collectives::ProcessorWait& wait) 
   return {choice.chosen ? '*' : ' ', wait.disturbed() ? '!' : ' '};
 }
 
+std::string legend(const std::vector<Row>& rows) {
+  std::string found, text;
+  for (const Row& row : rows) found += marks(row.choice, row.measured.in_place.wait) + doubt(row);
+  const std::pair<char, const char*> meanings[] = {
+      {'*', kMarked},
+      {'!', kDisturbed},
+      {'?', "?: more than twice off the prediction"},
+      {'^', "^: roof % above 120, as if the machine had changed its speed"}};
+  for (const auto& [mark, meaning] : meanings)
+    if (found.find(mark) != std::string::npos)
+      text += (text.empty() ? "# " : "; ") + std::string(meaning);
+  return text;
+}
+
 std::string heading(Form form, Rival rival) {
   if (form == Form::kJson) return {};
   if (form == Form::kCsv) return csv_heading(row_fields({}, rival));
@@ -146,8 +183,9 @@ std::string to_text(const Row& row, Form form, Rival rival) {
 std::string summary(const std::vector<Row>& rows) {
   const auto [predicted, off] = predictions(rows);
   if (predicted == 0) return {};
-  std::string text = fmt::format("# predictions within a factor of two of us: {} of {}",
-                                 predicted - off, predicted);
+  std::string text =
+      fmt::format("# {} of {} predictions are within a factor of two", predicted - off, predicted);
+  text += "\n# why the planner chose, by predicted times:";
   for (const Row& row : rows)
     if (row.choice.chosen)
       text += fmt::format("\n# {}: {}", engine::bytes_text(double(row.bytes)), row.choice.reason);

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A line of a benchmark's results, for people and for programs. Plain values; pure functions.
 //
-// The fields of JSON and CSV: bytes and count (one rank's input; of an all-gather its result),
-// algorithm, reason, in_place_us and out_of_place_us (medians), min_us and p99_us (in place),
-// out_of_place_min_us, out_of_place_p99_us, algbw_gb_s (bytes / median in place), busbw_gb_s (algbw
-// times Task::bus_factor), roofline_percent, predicted_us (null without a prediction), wrong (null
-// with --check none), chosen (whether the planner would choose it), iterations, barrier_ns (one
-// meeting of ranks 0 and 1; null if they are on different hosts), processors_us (processor time of
-// all ranks in place, median; null below 64 KiB and for threads), disturbed (whether a rank waited
-// for a processor). With MPI: mpi_us, mpi_min_us, mpi_p99_us, ratio, mpi_wrong, mpi_processors_us.
-// On devices: nccl_us, ratio, nccl_wrong, devices, copy_gb_s. Each line ends with ranks, hosts,
-// threads (whether the ranks are threads), processor, collective, dtype and op.
+// `kFields` describes the columns, and the fields of JSON and CSV.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -47,11 +38,12 @@ std::string wrong_cell(const Wrong& wrong, Form form);
 // Returns the marks after an algorithm in a table: "*" if the planner would choose it, and "!" if a
 // rank waited for a processor; else blanks.
 std::string marks(const Choice& choice, const collectives::ProcessorWait& wait);
-constexpr const char* kMarked = "# *: what the planner chooses";
+// What --help says of the columns.
+extern const char* const kFields;
+constexpr const char* kMarked = "*: chosen by the planner";
 constexpr const char* kDisturbed = "!: a rank waited for a processor";
-constexpr const char* kDoubtful =
-    "# ?: more than twice off the prediction; ^: roof % above 120, the machine may have changed "
-    "its speed";
+// Returns the meanings of the marks that these rows have, as a line without its end.
+std::string legend(const std::vector<Row>& rows);
 
 // Returns the column names; empty in JSON. Rows of ranks on devices have columns of their own;
 // their rival is NCCL.

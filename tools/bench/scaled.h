@@ -8,10 +8,10 @@ namespace lockstep::tools::bench {
 struct Scaled {
   int ranks = 1;
   double step = 0;  // seconds, median
-  double images_per_second = 0;
+  double examples_per_second = 0;
   // Returns the throughput over `ranks` times that of one rank; 1 is perfect scaling.
   double efficiency(const Scaled& alone) const {
-    return images_per_second / (ranks * alone.images_per_second);
+    return examples_per_second / (ranks * alone.examples_per_second);
   }
 };
 

@@ -73,10 +73,10 @@ class Step {
 
 Fields scaling_fields(const Scaling& s, const Scaling& alone) {
   Fields all{{"weak_step_ms", s.weak.step * 1e3},
-             {"weak_images_per_second", s.weak.images_per_second},
+             {"weak_examples_per_second", s.weak.examples_per_second},
              {"weak_percent", 100 * s.weak.efficiency(alone.weak)},
              {"strong_step_ms", s.strong.step * 1e3},
-             {"strong_images_per_second", s.strong.images_per_second},
+             {"strong_examples_per_second", s.strong.examples_per_second},
              {"strong_percent", 100 * s.strong.efficiency(alone.strong)},
              {"links_ms", s.links * 1e3},
              {"wrong", wrong_json(s.wrong)}};
@@ -123,8 +123,8 @@ std::string to_text(const Scaling& s, const Scaling& alone, Form form) {
   if (form == Form::kCsv) return csv_line(scaling_fields(s, alone));
   return fmt::format(
       "{:>5} {:>13.2f} {:>10.1f} {:>7.1f} {:>15.2f} {:>10.1f} {:>9.1f} {:>9.2f} {:>6}",
-      s.weak.ranks, s.weak.step * 1e3, s.weak.images_per_second,
-      100 * s.weak.efficiency(alone.weak), s.strong.step * 1e3, s.strong.images_per_second,
+      s.weak.ranks, s.weak.step * 1e3, s.weak.examples_per_second,
+      100 * s.weak.efficiency(alone.weak), s.strong.step * 1e3, s.strong.examples_per_second,
       100 * s.strong.efficiency(alone.strong), s.links * 1e3, wrong_cell(s.wrong, form));
 }
 

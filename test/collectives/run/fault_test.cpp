@@ -124,7 +124,7 @@ TEST(Faults, ARankThatNeverComesIsNamedByAllOthers) {
   EXPECT_LE(took, milliseconds(200) + std::chrono::seconds(2));
   const std::string first = text(errors[0]);
   EXPECT_THAT(first, testing::MatchesRegex(
-                         "rank 3 is missing: bucket 0 .direct, 20000 bytes.: rank [012] waited "
+                         "rank 3 is missing: bucket 0 .direct, 19.5 KiB.: rank [012] waited "
                          "200 ms; arrived: ranks 0 1 2"));
   for (const int rank : {0, 1, 2}) {
     EXPECT_EQ(text(errors[std::size_t(rank)]), first);

@@ -355,7 +355,7 @@ TEST(Processes, OneThatIsKilledIsNamedByTheDeadlineOfTheOthers) {
     team.rethrow();
     FAIL() << "nothing was thrown";
   } catch (const engine::Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("bucket 0 (direct, 20000 bytes): rank "));
+    EXPECT_THAT(error.what(), testing::HasSubstr("bucket 0 (direct, 19.5 KiB): rank "));
     EXPECT_THAT(error.what(), testing::StartsWith("rank 1 is missing: "));
   }
 }

@@ -121,7 +121,7 @@ TEST(StepTimesTest, OneRankWaitsForNobody) {
   const StepTimes times = times_of(0.01, {0});  // reads as the middle of its bin
   EXPECT_EQ(times.slowest, 0);
   EXPECT_EQ(times.waited_for_slowest, 0);
-  EXPECT_EQ(times.describe(), "a step takes 10.0 ms (median; 99th percentile 10.0 ms)");
+  EXPECT_EQ(times.describe(), "a step takes 10.0 ms (median) and 10.0 ms (99th percentile)");
   EXPECT_EQ(times_of(0.01, {0.009}).warning(), "");
 }
 
@@ -136,8 +136,8 @@ StepTimes written(double work, double exposed, double others, double steps) {
 
 TEST(StepTimesTest, EachPartThatMattersHasALine) {
   EXPECT_EQ(written(0.00987, 0.00045, 1.52, 10).describe(),
-            "a step takes 12.3 ms (median; 99th percentile 123 ms); medians of its parts, "
-            "which need not add up:\n"
+            "a step takes 12.3 ms (median) and 123 ms (99th percentile); the medians of its "
+            "parts:\n"
             "   9.87 ms  work of the slowest rank, 1\n"
             "   0.45 ms  communication that computation does not hide\n"
             "   1520 ms  waits of the other ranks for rank 1");

@@ -14,7 +14,7 @@ StepReport step(double loss, double accuracy, std::size_t examples, double rate)
   report.loss = loss;
   report.accuracy = accuracy;
   report.examples = examples;
-  report.images_per_second = rate;
+  report.examples_per_second = rate;
   return report;
 }
 
@@ -30,7 +30,7 @@ TEST(EpochSums, WeightReportsByTheirExamplesAndForgetThem) {
   EXPECT_EQ(report.examples, 12u);
   EXPECT_DOUBLE_EQ(report.loss, 7.0 / 12);
   EXPECT_DOUBLE_EQ(report.accuracy, 8.5 / 12);
-  EXPECT_DOUBLE_EQ(report.images_per_second, 6 / (2.0 / 100 + 4.0 / 50));
+  EXPECT_DOUBLE_EQ(report.examples_per_second, 6 / (2.0 / 100 + 4.0 / 50));
   EXPECT_EQ(sums.take(4, false).examples, 0u);
 }
 

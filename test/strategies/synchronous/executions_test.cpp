@@ -56,7 +56,7 @@ TEST(Executions, ChangeNoStepAndAreReportedOnce) {
       for (std::int64_t step = first; step <= last; ++step)
         loss += each.reports[std::size_t(step)].loss;
       EXPECT_NEAR(report.loss, loss / double(last + 1 - first), 1e-12);
-      EXPECT_GT(report.images_per_second, 0);
+      EXPECT_GT(report.examples_per_second, 0);
       first = last + 1;
     }
   }
