@@ -93,9 +93,8 @@ std::string ranks_line(const BenchFlags& f, const bench::Rank& rank, int process
       engine::count_text(std::uint64_t(hosts), "host"),
       engine::count_text(std::uint64_t(processors), "processor"), collectives::machine().cpu);
   if (barrier_ns > 0) {
-    text +=
-        fmt::format("# a barrier of ranks 0 and 1 takes {:.0f} ns{}\n", barrier_ns,
-                    barrier_ns < kSharedCore ? ", as if their two processors shared one core" : "");
+    text += fmt::format("# barrier of ranks 0 and 1: {:.0f} ns{}\n", barrier_ns,
+                        barrier_ns < kSharedCore ? ", so fast that both may share one core" : "");
   }
   text.pop_back();  // newline of the last line
   return text;
@@ -198,11 +197,12 @@ class BenchOfRank {
   // takes at least as much as the smallest algorithm.
   std::size_t bytes_taken() const {
     const bench::Task& task = setting_.task;
-    const auto elements = [&](const std::string& name, std::size_t count) {
-      if (name != "auto") return bench::work_elements(task, name, count);
+    const auto elements = [&](std::vector<std::string> names, std::size_t count) {
+      std::erase(names, "auto");
+      if (!names.empty()) return bench::work_elements(task, names, count);
       std::optional<std::size_t> least;
       for (const std::string& one : bench::asked(task, "all", count)) {
-        const std::size_t its = bench::work_elements(task, one, count);
+        const std::size_t its = bench::work_elements(task, {one}, count);
         least = std::min(least.value_or(its), its);
       }
       return least.value_or(0);
@@ -210,10 +210,11 @@ class BenchOfRank {
     // Contests and buckets have no results out of place.
     const bool in_place = f_.regret || f_.overlap || f_.reproducible;
     std::size_t most = 0;
-    for (const std::size_t count : sizes_)
-      for (const std::string& name : bench::asked(task, f_.algorithm, planned_count(count)))
-        most =
-            std::max(most, (in_place ? count : elements(name, count)) + (setting_.mpi ? count : 0));
+    for (const std::size_t count : sizes_) {
+      const auto names = bench::asked(task, f_.algorithm, planned_count(count));
+      most =
+          std::max(most, (in_place ? count : elements(names, count)) + (setting_.mpi ? count : 0));
+    }
     return engine::size_of(task.dtype) * most;
   }
 
@@ -224,12 +225,15 @@ class BenchOfRank {
         "# algbw, busbw: GB/s in place, of the size and of the bytes that must travel");
     explain(one_host ? "# roof %: the time to read all inputs and write all results once, over us"
                      : "# roof %: the time of these bytes on the measured wire, over us");
-    explain(fmt::format("# predicted: us by {} costs{}{}{}", f_.assumed ? "assumed" : "measured",
-                        kept_ ? ", which train and plan will use" : "",
-                        one_host && !f_.assumed ? "; above 4 MiB they are extrapolated" : "",
-                        setting_.task.dtype == engine::DType::kFloat32
-                            ? ""
-                            : "; of float32 sums of as many bytes"));
+    const bool predicts = std::ranges::any_of(
+        rows, [](const bench::Row& row) { return row.choice.predicted_us.has_value(); });
+    if (predicts)
+      explain(fmt::format("# predicted: us by {} costs{}{}{}", f_.assumed ? "assumed" : "measured",
+                          kept_ ? ", which train and plan will use" : "",
+                          one_host && !f_.assumed ? "; above 4 MiB they are extrapolated" : "",
+                          setting_.task.dtype == engine::DType::kFloat32
+                              ? ""
+                              : "; of float32 sums of as many bytes"));
     if (setting_.mpi)
       explain("# MPI us: median in place of " + collectives::mpi::version() +
               ", in memory of each process, where lockstep's ranks sum in memory that they share; "
@@ -243,15 +247,20 @@ class BenchOfRank {
     say_together(bench::heading(form_, rival));
     std::vector<bench::Row> rows;
     for (const std::size_t count : sizes_) {
-      for (const auto& choice : choices(f_.algorithm, count)) {
+      const std::vector<bench::Choice> among = choices(f_.algorithm, count);
+      std::vector<std::string> names;
+      for (const bench::Choice& choice : among) names.push_back(choice.algorithm);
+      const double barrier_ns = meeting_.pair_ns();  // changes within a run on virtual machines
+      const auto measured = bench::measure(rank_, meeting_, setting_, names, count);
+      for (std::size_t i = 0; i < among.size(); ++i) {
         bench::Row row;
         row.task = setting_.task;
         row.bytes = count * engine::size_of(setting_.task.dtype), row.count = count;
-        row.choice = choice;
-        row.barrier_ns = meeting_.pair_ns();  // changes within a run on virtual machines
-        row.measured = bench::measure(rank_, meeting_, setting_, choice.algorithm, count);
+        row.choice = among[i];
+        row.barrier_ns = barrier_ns;
+        row.measured = measured[i];
         verdict_.add(row.measured.wrong);
-        verdict_.add_rival(row.measured.rival_wrong);
+        if (i == 0) verdict_.add_rival(row.measured.rival_wrong);
         other_work_.add(row.measured.in_place.wait);
         rows.push_back(row);
         say_together(bench::to_text(row, form_, rival));
@@ -259,7 +268,7 @@ class BenchOfRank {
     }
     explain_times(rows);
     explain(bench::summary(rows));
-    if (rank_.job.rank() == 0 && enough_ && bench::mostly_off(rows))
+    if (rank_.job.rank() == 0 && enough_ && f_.iterations == 0 && bench::mostly_off(rows))
       complain(
           "most predictions are more than twice off, as if the machine had changed its speed since "
           "its costs were measured: run again");
@@ -290,12 +299,6 @@ class BenchOfRank {
       for (const std::string& name : rivals(choices("auto", count).front(), count))
         if (std::find(columns.begin(), columns.end(), name) == columns.end())
           columns.push_back(name);
-    explain(
-        fmt::format("# us: medians in place, in microseconds; regret: choice us over best us\n"
-                    "# First all algorithms were timed (columns on the right), then the choice and "
-                    "the best of these again.\n# {}",
-                    bench::kDisturbed));
-    say_same_plans();
     say_together(bench::heading(columns, form_));
     std::vector<bench::Regret> found;
     for (const std::size_t count : sizes_) {
@@ -306,20 +309,16 @@ class BenchOfRank {
       other_work_.add(found.back().wait);
       say_together(bench::to_text(found.back(), columns, form_));
     }
+    explain(
+        fmt::format("# us: medians in place; regret: choice us over best us\n"
+                    "# First all algorithms were timed (columns on the right), then the choice and "
+                    "the best of these again.\n# {}",
+                    bench::kDisturbed));
+    say_same_plans();
     explain(bench::summary(found));
   }
 
   void overlaps() {
-    explain(fmt::format(
-        "# medians: a backward pass without sums, sums of {} buckets alone, both together\n"
-        "# hidden %: part of the sums' time that runs beside the backward pass; below 0 "
-        "if both together take longer than one after the other; - for noise{}",
-        bench::kBuckets,
-        setting_.task.one_host() ? "\n# on one host the same processors do both, so "
-                                   "nothing can be hidden"
-                                 : ""));
-    say_marks();
-    say_same_plans();
     say_together(bench::overlap_heading(form_));
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
@@ -329,16 +328,20 @@ class BenchOfRank {
         say_together(bench::to_text(found, form_));
       }
     }
+    explain(fmt::format(
+        "# bytes: of {} buckets together; medians: a backward pass without sums, the sums alone, "
+        "both together\n"
+        "# hidden %: part of the sums' time that runs beside the backward pass; below 0 "
+        "if both together take longer than one after the other{}",
+        bench::kBuckets,
+        setting_.task.one_host()
+            ? "\n# on one host the same processors do both, so values other than 0 are noise"
+            : ""));
+    say_marks();
+    say_same_plans();
   }
 
   void reproducible() {
-    explain(
-        "# plain: a Communicator's sum in memory of the caller, which it copies (bench without "
-        "--reproducible sums in shared memory)\n"
-        "# times: reproducible over plain; bits: a checksum of the result, the same for all "
-        "algorithms and layouts");
-    say_marks();
-    say_same_plans();
     say_together(bench::reproducible_heading(form_));
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
@@ -348,6 +351,13 @@ class BenchOfRank {
         say_together(bench::to_text(found, form_));
       }
     }
+    explain(
+        "# plain: a Communicator's sum in memory of the caller, which it copies (bench without "
+        "--reproducible sums in shared memory)\n"
+        "# times: reproducible over plain; bits: a checksum of the result, the same for all "
+        "algorithms and layouts");
+    say_marks();
+    say_same_plans();
   }
 
   const BenchFlags& f_;

@@ -340,7 +340,7 @@ void declare(CLI::App& app, BenchFlags& f) {
            "  lockstep bench --ranks 2 -b 4k -e 64m -f 2 --algorithm all --plot all.svg\n"
            "  mpirun -n 2 lockstep bench --compare mpi\n"
            "  lockstep bench --devices cuda:0,cuda:1",
-           bench::kFields);
+           bench::field_help());
 }
 
 }  // namespace lockstep::tools

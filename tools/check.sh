@@ -7,7 +7,7 @@ set -u
 
 usage() {
   cat <<'TEXT'
-usage: tools/check.sh [--sanitize | --changed [REVISION]]
+usage: tools/check.sh [--sanitize | --changed [REVISION] | --field]
 
 Installs what is missing (tools/setup.sh), builds `build` with warnings as errors and runs all tests there,
 then runs the tests of parsers, the executor and shared memory in `build-sanitize` under the address and
@@ -16,6 +16,8 @@ undefined-behavior sanitizers.
                           thread sanitizer
   --changed [REVISION]    builds, and runs the tests of the folders in which files differ from REVISION
                           (default: the last commit, or the one before where nothing differs), and the lints
+  --field                 builds, and starts jobs under the launchers of others: Slurm, MPICH, torchrun, which it
+                          installs (as root; some GB in build/field; up to 40 minutes)
 
 exit code: 0 everything passed or was skipped with a reason, 1 something failed, 2 bad option
 TEXT
@@ -30,10 +32,11 @@ case ${1:-} in
     mode=changed && shift
     if [ $# -gt 0 ]; then revision=$1 && shift; fi
     ;;
+  --field) mode=field && shift ;;
   -h | --help) usage; exit 0 ;;
 esac
 if [ $# -gt 0 ]; then
-  echo "check: unknown option '$1'; known: --sanitize, --changed [REVISION], --help" >&2
+  echo "check: unknown option '$1'; known: --sanitize, --changed [REVISION], --field, --help" >&2
   exit 2
 fi
 
@@ -109,6 +112,18 @@ fi
 # Replicas of several OpenMP threads share few cores with other tests: they must not spin.
 export OMP_WAIT_POLICY=passive
 
+if [ "$mode" = field ]; then
+  say "launchers of others"
+  mkdir -p build/field
+  test/tools/field/prepare.sh build/field || exit 1
+  passed=0
+  for test in "slurm_test.py build/tools/lockstep" "launchers_test.py build/tools/lockstep build/field"; do
+    # shellcheck disable=SC2086 # words
+    if env --default-signal python3 test/tools/field/$test; then passed=$((passed + 1)); else failed "${test%% *}"; fi
+  done
+  say "$passed programs passed, $((${#failures[@]} / 2)) failed"
+  exit $((${#failures[@]} > 0))
+fi
 if [ "$mode" = changed ]; then
   if ! changes=$(tools/tests_of_changes.py build "$revision"); then
     failed "it is not known what has changed"

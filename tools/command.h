@@ -24,6 +24,7 @@ Command add_bench(CLI::App& app);
 Command add_predict(CLI::App& app);
 Command add_plan(CLI::App& app);
 Command add_serve(CLI::App& app);
+Command add_render(CLI::App& app);
 Command add_doctor(CLI::App& app);
 // These two print the flags of all commands of the app's parent.
 Command add_completion(CLI::App& app);

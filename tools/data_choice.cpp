@@ -156,4 +156,13 @@ DataChoice recorded_choice(const engine::RunState& state) {
   return choice;
 }
 
+engine::GraphSpec recorded_graph(const engine::RunState& state) {
+  engine::require(
+      !state.model.empty(),
+      "the checkpoint records no model's name: this command reads checkpoints of lockstep train; a "
+      "program of your own uses Trainer::restore with Trainer::predict or Trainer::evaluate");
+  const bool synchronised = state.graph.find(", synchronised") != std::string::npos;
+  return models::build(state.model, {.synchronised = synchronised});
+}
+
 }  // namespace lockstep::tools

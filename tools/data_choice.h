@@ -38,5 +38,8 @@ engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec
 std::map<std::string, std::string> data_notes(const DataChoice& choice);
 // Returns the choice of the run that wrote a checkpoint.
 DataChoice recorded_choice(const engine::RunState& state);
+// Returns the model of that run. Throws Error(kInvalid) if the checkpoint is not one of lockstep
+// train.
+engine::GraphSpec recorded_graph(const engine::RunState& state);
 
 }  // namespace lockstep::tools

@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <csignal>
+
 namespace lockstep::tools {
 
 ExitCode exit_code(engine::Code code) {
@@ -38,8 +40,11 @@ std::span<const ExitMeaning> exit_meanings() {
       {"74",
        "a file is missing, inaccessible, or belongs to another run; or memory or a device was "
        "refused"},
-      {"75", "another process was lost or late; the same command continues from the checkpoint"},
-      {"128+N", "signal N ended the run after its step, which was saved if there is a folder"},
+      {"75",
+       "start the same command again, which continues from the checkpoint: another process was "
+       "lost "
+       "or late, or SIGUSR1, SIGUSR2, SIGXCPU or SIGHUP ended the run after its step"},
+      {"128+N", "signal N, which is SIGINT, SIGTERM or SIGQUIT, ended the run after its step"},
   };
   return kMeanings;
 }
@@ -50,7 +55,9 @@ std::string message(const engine::Error& error) {
 }
 
 int exit_code_of_signal(int signal) {
-  return 128 + signal;
+  const bool preempted =
+      signal == SIGHUP || signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGXCPU;
+  return preempted ? kTryAgain : 128 + signal;
 }
 
 }  // namespace lockstep::tools

@@ -29,8 +29,9 @@ std::span<const ExitMeaning> exit_meanings();
 // Returns the error's text, and the flag of the option that it is about: "keep 2 at most (--keep)".
 std::string message(const engine::Error& error);
 
-// Returns the code after a signal of signals.h: 128 plus the signal's number, as in shells. The run
-// has finished its step, and saved it if there is a folder.
+// Returns the code after a signal of signals.h. The run has finished its step, and saved it if
+// there is a folder. After SIGINT, SIGQUIT and SIGTERM, which end a run for good, it is 128 plus
+// the signal's number, as in shells. The others are a scheduler's pre-emption, and it is kTryAgain.
 int exit_code_of_signal(int signal);
 
 }  // namespace lockstep::tools

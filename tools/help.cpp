@@ -9,7 +9,7 @@
 namespace lockstep::tools {
 namespace {
 
-const std::string kExamples = "Examples:\n";
+const std::string kExamplesTitle = "Examples:\n";
 const std::string kDefault = "(default: ";
 constexpr std::size_t kWidth = 66;  // columns of a description
 
@@ -126,14 +126,14 @@ std::string Help::make_option_desc(const CLI::Option* option) const {
 
 std::string Help::make_footer(const CLI::App* app) const {
   const std::string footer = CLI::Formatter::make_footer(app);
-  const std::size_t examples = footer.find(kExamples);
+  const std::size_t examples = footer.find(kExamplesTitle);
   return brief_ && examples != std::string::npos ? footer.substr(examples) : footer;
 }
 
 void end_help(CLI::App& app, const std::string& examples, const std::string& fields) {
   app.option_defaults()->group("General");
   app.set_help_flag("-h,--help", "print this help; -h is short, a line for each flag");
-  app.footer((fields.empty() ? "" : fields + "\n") + kExamples + examples);
+  app.footer((fields.empty() ? "" : fields + "\n") + kExamplesTitle + examples);
 }
 
 }  // namespace lockstep::tools

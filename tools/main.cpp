@@ -94,16 +94,17 @@ std::string meant(const CLI::App& app, const CLI::App& command, const std::strin
       "--" + argument.substr(begin, std::min(argument.find('='), argument.size()) - begin);
   const std::vector<std::string> own = flags_of(command);
   if (std::ranges::find(own, name) != own.end()) return "; did you mean " + name + "?";
+  std::vector<std::string> names;
+  for (const std::string& one : own) names.push_back(one.substr(2));
+  std::string nearest = flag_of_other_programs(name.substr(2));
+  if (std::ranges::find(names, nearest.substr(0, nearest.find(' '))) != names.end())
+    return fmt::format("; did you mean --{}?", nearest);
   std::vector<std::string> others;
   for (const CLI::App* other : app.get_subcommands(nullptr))
     if (other != &command && other->get_option_no_throw(name) != nullptr)
       others.push_back("lockstep " + other->get_name());
   if (!others.empty()) return fmt::format("; it is a flag of {}", fmt::join(others, ", "));
-  std::vector<std::string> names;
-  for (const std::string& one : own) names.push_back(one.substr(2));
-  std::string nearest = flag_of_other_programs(name.substr(2));
-  if (std::ranges::find(names, nearest.substr(0, nearest.find(' '))) == names.end())
-    nearest = engine::nearest(name.substr(2), names);
+  nearest = engine::nearest(name.substr(2), names);
   return nearest.empty() ? nearest : "; did you mean --" + nearest + "?";
 }
 
@@ -185,6 +186,7 @@ int run(int argc, char** argv) {
   CLI::App* bench = app.add_subcommand("bench", "time collectives on this machine");
   CLI::App* serve =
       app.add_subcommand("serve", "run a server of a parameter server job, or show its status");
+  CLI::App* render = app.add_subcommand("render", "print manifests that start a job on Kubernetes");
   CLI::App* doctor = app.add_subcommand(
       "doctor", "show what this machine and this build have, and what is missing");
   CLI::App* completion =
@@ -196,6 +198,7 @@ int run(int argc, char** argv) {
   const Command run_plan = add_plan(*plan);
   const Command run_bench = add_bench(*bench);
   const Command run_serve = add_serve(*serve);
+  const Command run_render = add_render(*render);
   const Command run_doctor = add_doctor(*doctor);
   const Command run_completion = add_completion(*completion);
   const Command run_man = add_man(*man);
@@ -230,6 +233,7 @@ int run(int argc, char** argv) {
   if (plan->parsed()) return run_plan(program);
   if (bench->parsed()) return run_bench(program);
   if (serve->parsed()) return run_serve(program);
+  if (render->parsed()) return run_render(program);
   if (completion->parsed()) return run_completion(program);
   if (man->parsed()) return run_man(program);
   return run_doctor(program);

@@ -89,12 +89,7 @@ int predict(const PredictFlags& f, const Program& program) {
                  "there is no checkpoint in {}; lockstep train --checkpoints {} makes them",
                  f.checkpoints, f.checkpoints);
   }
-  engine::require(
-      !state.model.empty(),
-      "the checkpoint records no model's name: predict reads checkpoints of lockstep train; a "
-      "program of your own uses Trainer::restore and Trainer::predict");
-  const bool synchronised = state.graph.find(", synchronised") != std::string::npos;
-  const engine::GraphSpec graph = models::build(state.model, {.synchronised = synchronised});
+  const engine::GraphSpec graph = recorded_graph(state);
   const engine::data::Sets sets = data_of(f, state, graph);
   for (const std::string& warning : sets.warnings) log.warning("{}", warning);
   const auto& data = f.split == "test" ? sets.test : sets.train;

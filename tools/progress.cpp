@@ -92,7 +92,10 @@ void Progress::steps(const engine::History& history) {
   if (steps <= 0) return;
   const double seconds = std::chrono::duration<double>(engine::Clock::now() - begin_).count();
   say(fmt::format("{} in {}{}", engine::count_text(std::uint64_t(steps), "step"),
-                  seconds < 60 ? fmt::format("{:.1f} s", seconds) : duration_text(seconds),
+                  (seconds < 60 ? fmt::format("{:.1f} s", seconds) : duration_text(seconds)) +
+                      (history.examples_per_second > 0 ? fmt::format(", {:.0f} examples/s (median)",
+                                                                     history.examples_per_second)
+                                                       : ""),
                   history.times ? "; " + history.times->describe() : ""));
 }
 

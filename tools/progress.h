@@ -13,7 +13,7 @@ class Progress {
  public:
   // Creates the display. `visible`: false on processes that are not the chief, and with --quiet.
   explicit Progress(bool visible);
-  void begin();  // measures the time of the run from here on
+  void begin();  // starts the clock of the run
   void step(const engine::StepReport& report);
   void epoch(const engine::EpochReport& report);
   // Prints the number of epochs if the last reported step ended one, else the number of steps.

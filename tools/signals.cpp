@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "tools/exit_codes.h"
+
 namespace lockstep::tools {
 namespace {
 
@@ -54,6 +56,10 @@ void remember(int signal) {
   word = signal;
 }
 
+void end_at_once(int signal) {
+  _exit(exit_code_of_signal(signal));
+}
+
 // Replaces the handlers of the ending signals that have the handler `from`. Ignored signals, as
 // after nohup, and handlers of others stay.
 void replace_handler(void (*from)(int), void (*to)(int)) {
@@ -73,7 +79,12 @@ const std::atomic<int>& watch_signals(const char* answer) {
   before_answer = isatty(STDERR_FILENO) != 0 ? "\nlockstep: " : "lockstep: ";
   first_answer = answer;
   replace_handler(SIG_DFL, remember);
+  replace_handler(end_at_once, remember);
   return word;
+}
+
+void end_at_signals() {
+  replace_handler(SIG_DFL, end_at_once);
 }
 
 std::string signal_name(int signal) {

@@ -22,6 +22,10 @@ namespace lockstep::tools {
 // behind its name. A launcher's signals may follow a death, whose report comes first.
 const std::atomic<int>& watch_signals(const char* answer = nullptr);
 
+// Lets the same signals end the program at once, with exit_code_of_signal. Before the first step
+// there is nothing to save, and an orderly end would wait for other processes.
+void end_at_signals();
+
 // Returns "SIGINT" for its number, or "a signal" for a number that is none of these.
 std::string signal_name(int signal);
 

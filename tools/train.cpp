@@ -28,6 +28,7 @@
 #include "tools/chief_files.h"
 #include "tools/command.h"
 #include "tools/data_choice.h"
+#include "tools/evaluator.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
 #include "tools/optimizer_choice.h"
@@ -147,11 +148,6 @@ auto naming_the_file(const Configured& configured, Body&& body) {
   }
 }
 
-void require_no_evaluator(const strategies::ClusterConfig& cluster) {
-  engine::require(cluster.task.role != strategies::Role::kEvaluator,
-                  "TF_CONFIG: this task is an evaluator; the chief evaluates, so start none");
-}
-
 // Returns this process's task and cluster with servers, if TF_CONFIG defines them. Several
 // processes without a known launcher would train alone.
 Cluster cluster_of(const TrainFlags& f, const Log& log) {
@@ -165,15 +161,16 @@ Cluster cluster_of(const TrainFlags& f, const Log& log) {
     return std::nullopt;
   }
   if (f.strategy != "parameter_server") {
-    const auto other = strategies::parse_tf_config(text, strategies::ClusterUse::kAllReduce);
-    require_no_evaluator(other);
+    strategies::parse_tf_config(text, strategies::ClusterUse::kAllReduce);
     return std::nullopt;
   }
   Cluster cluster = strategies::parse_tf_config(text, strategies::ClusterUse::kParameterServer);
   // Workers do not repeat the warnings of the chief and the servers.
   if (cluster->task.role != strategies::Role::kWorker)
     for (const std::string& warning : cluster->warnings) log.warning("{}", warning);
-  require_no_evaluator(*cluster);
+  engine::require(cluster->task.role != strategies::Role::kEvaluator,
+                  "TF_CONFIG: an evaluator is one process, and {} were started",
+                  strategies::launch().size);
   return cluster;
 }
 
@@ -410,6 +407,7 @@ strategies::Launch launch_of(const TrainFlags& f) {
 }
 
 int train(const TrainFlags& given, const Program& program) {
+  if (is_evaluator(given)) return run_evaluator(given, program);
   strategies::Launch launch = launch_of(given);
   const TrainFlags f =
       with_strategy(given, launch.size,
@@ -419,13 +417,11 @@ int train(const TrainFlags& given, const Program& program) {
   if (alone) launch = {};
   if (f.strategy == "parameter_server" && !cluster && launch.size > 1)
     return run_tasks(f, program, launch);
-  const bool speaks = launch.rank == 0 && !f.verbosity.quiet;
-  const std::atomic<int>& interrupt =
-      watch_signals(speaks ? "the run ends after this step" : nullptr);
+  end_at_signals();
   if (cluster) {
     const std::string who = to_string(task_name(cluster->spec, cluster->task));
     if (cluster->task.role == strategies::Role::kServer)
-      return serve_task(f, *cluster, interrupt, Log(who, Log::Level::kWarning));
+      return serve_task(f, *cluster, watch_signals(), Log(who, Log::Level::kWarning));
     launch.present = true;
     launch.rank = int(cluster->task.number);
     launch.size = int(cluster->spec.workers.size());
@@ -467,6 +463,9 @@ int train(const TrainFlags& given, const Program& program) {
   trainer_options.log = log;
   engine::Trainer trainer(*strategy, std::move(graph), rule, trainer_options);
   Reports reports(f, sets, *strategy, *records, rule.describe(), log);
+  const bool speaks = launch.rank == 0 && !f.verbosity.quiet;
+  const std::atomic<int>& interrupt =
+      watch_signals(speaks ? "the run ends after this step" : nullptr);
   engine::FitOptions fit = fit_options(f, sets, interrupt);
   reports.listen(fit);
   const engine::History history = [&] {

@@ -194,6 +194,10 @@ void declare_strategy(CLI::App& app, TrainFlags& f) {
                  "collective_all_reduce if mpirun started several processes, parameter_server if "
                  "TF_CONFIG has servers, else mirrored)")
       ->check(one_of({"mirrored", "collective_all_reduce", "parameter_server"}));
+  app.add_option("--task", f.training.task,
+                 "evaluator: does not train, but evaluates each checkpoint in --checkpoints once, "
+                 "while others train")
+      ->check(one_of({"evaluator"}));
   app.add_option("--replicas", f.replicas,
                  "replicas per process, under mpirun too (default: 1; on GPUs one on each GPU of "
                  "the process)")
@@ -398,7 +402,7 @@ void declare(CLI::App& app, TrainFlags& f) {
            "  lockstep train --model mnist_cnn --replicas 4 --epochs 6 --lr 0.02\n"
            "  lockstep train --data mnist/ --checkpoints runs/a --log a.jsonl\n"
            "  mpirun -n 2 lockstep train --model resnet20 --batch 128 --augment crop,flip",
-           kResultFields);
+           result_help());
 }
 
 }  // namespace lockstep::tools

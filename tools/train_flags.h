@@ -27,6 +27,7 @@ struct TrainFlags {
   DataChoice data{.global_batch = 64};
 
   struct Training {
+    std::string task;                    // "evaluator", or empty
     std::optional<std::int64_t> epochs;  // without steps; default: 6
     std::int64_t steps = 0;
     int accumulate = 1;

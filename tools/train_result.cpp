@@ -67,8 +67,8 @@ std::string traffic_text(const engine::Traffic& traffic, std::int64_t steps) {
   return text;
 }
 
-const char* const kResultFields =
-    R"(Fields of --json:
+std::string result_help() {
+  return R"(Fields of --json:
   model, strategy, batch, replicas
   steps, first_step    all steps, those before a restart included; the step at which this run
                        continued, absent if it is 0
@@ -87,7 +87,15 @@ const char* const kResultFields =
                        step_p90_ms, step_p99_ms, step_most_ms, work_ms, waited_ms, messages_ms),
                        slowest_rank, waited_for_slowest_ms, late_in_turn_ms, comm_exposed_ms (null
                        for one replica), comm_hidden_percent (null on one host)
+Events of --log, an object per line; steps count from 1:
+  start                model, data, strategy, replicas, batch, optimizer, seed, algorithm, version,
+                       first_step, steps
+  step                 step, loss, accuracy, rate, examples_per_second, rank0_waited_ms
+  evaluation           step, epoch, loss, accuracy, top5, auc
+  checkpoint, end      step; of end also reason: done, a signal's name, or an error's text
+  loss_scale, traffic  with scaled losses; with servers
 )";
+}
 
 nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strategy,
                             const engine::History& history) {

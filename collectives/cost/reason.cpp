@@ -108,9 +108,9 @@ class Comparison {
       return time_text(std::max(0.0, price.seconds - seconds(price, need)));
     };
     if (need == kRounds)
-      return fmt::format("{} takes {} beside its {} ({}), {} {}", name_, rest(mine_),
-                         rounds_text(mine_.rounds), time_text(mine_.round_seconds), other_,
-                         rest(than_));
+      return fmt::format("apart from {} ({}), {} takes {}, and {} without its own {}",
+                         rounds_text(mine_.rounds), time_text(mine_.round_seconds), name_,
+                         rest(mine_), other_, rest(than_));
     const bool many = need == kPart && mine_.part == HostPart::kProcessors;
     const std::string_view what = need == kWire   ? "the wire"
                                   : need == kPart ? part_name(mine_.part)

@@ -51,8 +51,10 @@ std::string named(const std::vector<int>& ranks) {
 
 // Returns "1500 ms" or "60 s".
 std::string waited_text(milliseconds waited) {
-  return waited < milliseconds(2000) ? fmt::format("{} ms", waited.count())
-                                     : fmt::format("{:.3g} s", double(waited.count()) / 1000);
+  const double seconds = double(waited.count()) / 1000;
+  return seconds < 2     ? fmt::format("{} ms", waited.count())
+         : seconds < 100 ? fmt::format("{:.3g} s", seconds)
+                         : fmt::format("{:.0f} s", seconds);
 }
 
 }  // namespace

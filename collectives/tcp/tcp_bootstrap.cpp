@@ -156,11 +156,12 @@ class TcpBootstrap : public Bootstrap {
       if (error.code() != Code::kTimeout) throw;
       const std::string all = error.what();
       const std::size_t refused = all.find("; connections that were refused");
-      throw error.with(
-          fmt::format("processes that did not come{} within {} s: {}{}",
-                      is_private(options_.rendezvous) ? "" : " to " + options_.rendezvous,
-                      seconds(options_.start_deadline), fmt::join(error.ranks(), " "),
-                      refused == std::string::npos ? "" : all.substr(refused)));
+      throw error.with(fmt::format(
+          "process{} {} of {} did not reach process 0 {} within {} s{}",
+          error.ranks().size() == 1 ? "" : "es", fmt::join(error.ranks(), ", "), options_.processes,
+          is_private(options_.rendezvous) ? "on this host" : "at " + options_.rendezvous,
+          seconds(options_.start_deadline),
+          refused == std::string::npos ? "" : all.substr(refused)));
     }
   }
 
@@ -192,10 +193,14 @@ class TcpBootstrap : public Bootstrap {
       } catch (const Error& error) {
         if (error.code() != Code::kTimeout) throw;
         problem = error.what();
+        // Leaves the reason, which is in brackets behind the two numbers.
+        const std::size_t begin = problem.find(" ("), end_of_it = problem.rfind(')');
+        if (begin < end_of_it) problem = problem.substr(begin + 2, end_of_it - begin - 2);
       }
     }
-    fail(Code::kTimeout, "process {} of {} did not reach process 0 at {} within {} s: {}",
-         options_.process, options_.processes, options_.rendezvous,
+    fail(Code::kTimeout, "process {} of {} did not reach process 0 {} within {} s: {}",
+         options_.process, options_.processes,
+         is_private(options_.rendezvous) ? "on this host" : "at " + options_.rendezvous,
          seconds(options_.start_deadline), problem);
   }
 

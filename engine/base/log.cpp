@@ -56,7 +56,7 @@ class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
 // Returns a sink for standard error, colored only on a terminal.
 spdlog::sink_ptr standard_error() {
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(spdlog::color_mode::automatic);
-  sink->set_pattern("%H:%M:%S %^%l%$ %v");
+  sink->set_pattern("%Y-%m-%d %H:%M:%S %^%l%$ %v");
   return sink;
 }
 

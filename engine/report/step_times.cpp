@@ -84,7 +84,7 @@ std::string StepTimes::describe() const {
   const RankTimes& rank = ranks[std::size_t(slowest)];
   std::string text = fmt::format("a step takes {} (median) and {} (99th percentile)",
                                  milliseconds(rank.step), milliseconds(rank.step_p99));
-  if (ranks.size() == 1) return text;
+  if (ranks.size() == 1 || rank.steps < kFewSteps) return text;
   text += "; the medians of its parts:";
   const auto part = [&](double seconds, const std::string& what) {
     text += fmt::format("\n{:>10}  {}", milliseconds(seconds), what);

@@ -186,8 +186,9 @@ class Trainer {
   using Outputs = std::function<void(std::int64_t example, std::span<const double> output)>;
   Evaluation predict(const Dataset& data, std::size_t global_batch, const Outputs& outputs);
   // Loads the weights of a folder's newest valid checkpoint, whatever loss they were trained with.
-  // Throws Error(kInvalid) if there is none.
-  RunState restore(const std::string& checkpoints);
+  // Throws Error(kInvalid) if there is none. `step`: loads those of this step; throws
+  // Error(kCorrupt) if its checkpoint is not whole.
+  RunState restore(const std::string& checkpoints, std::optional<std::int64_t> step = {});
   // Returns the values of a parameter, such as "conv1.weight", in the order of its elements. Needs
   // a `fit` or `restore` before. Throws Error(kInvalid) for an unknown name, and if servers keep
   // the weights: their checkpoints (safetensors) hold them. Collective.
@@ -200,7 +201,8 @@ class Trainer {
   void open(std::size_t batch, int accumulate, const std::string& plan);
   void open_without_checkpoints(std::size_t batch, int accumulate, bool reopen);
   void require_same_step(std::int64_t step);
-  RunState open_restored(const std::string& folder, std::size_t batch, int accumulate);
+  RunState open_restored(const std::string& folder, std::optional<std::int64_t> step,
+                         std::size_t batch, int accumulate);
   // Throws Error(kInvalid) if another trainer has opened the strategy since this one did.
   void require_weights() const;
   // Throws Error(kInvalid) if a callback of `fit` makes the call and may not.
@@ -240,6 +242,7 @@ class Trainer {
   bool broken_ = false;        // incomplete weights, or after an error
   bool trained_ = false;       // the weights are neither new nor restored_'s
   std::string restored_ = {};  // the folder of the last `restore`
+  std::optional<std::int64_t> restored_step_ = {};
   int accumulate_ = 1;
 };
 

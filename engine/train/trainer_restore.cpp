@@ -81,24 +81,31 @@ void Trainer::require_same_step(std::int64_t step) {
   });
 }
 
-RunState Trainer::restore(const std::string& folder) {
+RunState Trainer::restore(const std::string& folder, std::optional<std::int64_t> step) {
   require_possible_now("restore");
   const RunState state =
-      open_restored(folder, batch_ == 0 ? kEvaluationBatch : batch_, accumulate_);
+      open_restored(folder, step, batch_ == 0 ? kEvaluationBatch : batch_, accumulate_);
   restored_ = folder;
+  restored_step_ = step;
   broken_ = false;
   return state;
 }
 
-// Opens the strategy with the weights of a folder's newest valid checkpoint.
-RunState Trainer::open_restored(const std::string& folder, std::size_t batch, int accumulate) {
+// Opens the strategy with the weights of a folder's checkpoint: of a step, or the newest valid one.
+RunState Trainer::open_restored(const std::string& folder, std::optional<std::int64_t> step,
+                                std::size_t batch, int accumulate) {
   Checkpoints checkpoints(*storage_, folder, 1, options_.log);
   RunState state;
-  const bool there = checkpoints.use_newest([&](std::int64_t step) {
-    state = find(checkpoints, step, nullptr);
+  const auto use = [&](std::int64_t found) {
+    state = find(checkpoints, found, nullptr);
     open_with(checkpoints, state, batch, accumulate, fresh_slots(checkpoints, state));
-  });
-  require(there, "there is no whole checkpoint in {}", folder);
+  };
+  if (step) {
+    checkpoints.verify(*step);
+    use(*step);
+  } else {
+    require(checkpoints.use_newest(use), "there is no whole checkpoint in {}", folder);
+  }
   return state;
 }
 
@@ -114,7 +121,7 @@ void Trainer::open_without_checkpoints(std::size_t batch, int accumulate, bool r
   if (restored_.empty()) {
     open(batch, accumulate, "");
   } else {
-    open_restored(restored_, batch, accumulate);
+    open_restored(restored_, restored_step_, batch, accumulate);
   }
   broken_ = false;
 }

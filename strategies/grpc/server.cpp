@@ -11,12 +11,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <mutex>
 #include <thread>
 #include <unordered_set>
 
+#include "collectives/tcp/names.h"
 #include "strategies/grpc/byte_buffer.h"
 #include "strategies/grpc/channel_arguments.h"
 #include "strategies/grpc/library_threads.h"
@@ -220,6 +222,18 @@ std::string why_not(const HostPort& address) {
   return why;
 }
 
+constexpr std::chrono::minutes kPodNames{10};
+constexpr std::chrono::milliseconds kPodNamePause{200};
+
+// Waits in a pod until its own name resolves, which a cluster's name server tells it late.
+void wait_for_name(const HostPort& address) {
+  if (std::getenv("KUBERNETES_SERVICE_HOST") == nullptr) return;
+  const auto end = engine::Clock::now() + kPodNames;
+  const std::string name = to_string(HostPort{address.host, kAnyPort + 1});
+  while (collectives::tcp::resolved(name, end).address.empty() && engine::Clock::now() < end)
+    std::this_thread::sleep_for(kPodNamePause);
+}
+
 class GrpcServer : public Server {
  public:
   GrpcServer(rpc::Service& service, const ServeOptions& options)
@@ -232,6 +246,7 @@ class GrpcServer : public Server {
                     options.address);
     engine::require(options.most_message_bytes <= std::size_t(std::numeric_limits<int>::max()),
                     "a message of {} bytes is more than gRPC can have", options.most_message_bytes);
+    wait_for_name(host_);
     // gRPC keeps this setting for the whole process.
     ::grpc::EnableDefaultHealthCheckService(true);
     ::grpc::ServerBuilder builder;

@@ -18,7 +18,8 @@ namespace lockstep::strategies::grpc {
 
 struct ServeOptions {
   // Name or number of this host, and a port; port 0 chooses a free one. Other hosts can call if the
-  // address is not a loopback address; this requires TLS or `insecure`.
+  // address is not a loopback address; this requires TLS or `insecure`. In a pod of Kubernetes the
+  // name may take minutes to resolve.
   std::string address = "127.0.0.1:0";
   TlsFiles tls = {};      // none: everyone who reaches the port may call
   bool insecure = false;  // allows other hosts without TLS

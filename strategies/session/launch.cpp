@@ -225,6 +225,31 @@ void require_sound_by_hand(const Variables& v) {
   if (*size > 1) collectives::tcp::host_and_port(v.text("LOCKSTEP_RENDEZVOUS"));
 }
 
+// torchrun's variables, if all are set or if its agent has started this process.
+void require_sound_torchrun(const Variables& v) {
+  const bool all =
+      v.has("RANK") && v.has("WORLD_SIZE") && v.has("MASTER_ADDR") && v.has("MASTER_PORT");
+  if (!all && !v.has("TORCHELASTIC_RUN_ID")) return;
+  const auto rank = v.number({"RANK"}), size = v.number({"WORLD_SIZE"}, 1);
+  require(rank && size && *rank < *size,
+          "RANK is '{}' and WORLD_SIZE '{}': torchrun sets the number of this process, from 0 on, "
+          "and how many there are; for a run of this process alone, unset both",
+          engine::brief(v.text("RANK")), engine::brief(v.text("WORLD_SIZE")));
+  require(*size == 1 || (v.has("MASTER_ADDR") && v.number({"MASTER_PORT"}, 1, kMostPort)),
+          "MASTER_ADDR is '{}' and MASTER_PORT '{}': they must be the host and the port of process "
+          "0, such as node1 and 29500",
+          engine::brief(v.text("MASTER_ADDR")), engine::brief(v.text("MASTER_PORT")));
+}
+
+void require_sound_slurm(const Variables& v) {
+  if (!v.has("SLURM_STEP_ID") || !v.has("SLURM_STEP_NUM_TASKS")) return;
+  const auto rank = v.number({"SLURM_PROCID"}), size = v.number({"SLURM_STEP_NUM_TASKS"}, 1);
+  require(rank && size && *rank < *size,
+          "SLURM_PROCID is '{}' and SLURM_STEP_NUM_TASKS '{}': srun sets the number of this "
+          "process, from 0 on, and how many there are; for a run of this process alone, unset both",
+          engine::brief(v.text("SLURM_PROCID")), engine::brief(v.text("SLURM_STEP_NUM_TASKS")));
+}
+
 }  // namespace
 
 Launch launch() {
@@ -252,6 +277,10 @@ void require_known_launcher(const VariableReader& environment) {
   const Variables v(environment);
   require_sound_by_hand(v);
   const Launch found = launch(environment);
+  // srun starts agents of torchrun.
+  if (!found.present || found.launcher == "torchrun" || found.launcher == "srun")
+    require_sound_torchrun(v);
+  if (!found.present) require_sound_slurm(v);
   if (found.present) {
     const bool of_mpi = found.launcher == "mpirun" || v.has("PMIX_RANK");
     require(!of_mpi || found.several() || v.number(kMpiSizes, 1).has_value(),

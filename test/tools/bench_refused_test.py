@@ -98,6 +98,7 @@ class Refused(program.Case):
                 (["--plot", ""], ["--plot", "the name of a file", "''"]),
                 (["--plot", "a.png"], ["--plot", "SVG", "a.svg", "'a.png'"]),
                 (["--algorithm", "all,ring"], ["--algorithm all,ring", "all stands alone"]),
+                (["--algorithm", "ring,"], ["--algorithm 'ring,'", "a name is missing"]),
                 (["--frobnicate"], ["unknown flag '--frobnicate'"])):
             program.refused(self, ["bench", *arguments], 64, words)
 

@@ -166,9 +166,20 @@ class Bench(program.Case):
                 self.assertRegex(row["reason"], rf"^same plan as |\b{choice[row['bytes']]['algorithm']}\b")
         lines = self.good(*flags, "--algorithm", "all").stdout.splitlines()
         self.assertTrue(any(line.startswith("# *: chosen by the planner") for line in lines), lines)
-        marked = [line.split() for line in lines if not line.startswith("#") and " * " in line]
+        marked = [line.split() for line in lines if not line.startswith("#") and " *" in line]
         self.assertEqual([(words[0], words[2]) for words in marked],
                          [(str(size), choice[size]["algorithm"]) for size in BYTES])
+
+    def test_the_algorithms_of_a_size_are_timed_in_turn(self):
+        """So they share what changes from one moment to another: the roofline, the barrier, other work."""
+        found = rows(self.good(*SMALL, "--assumed", "--json", "--ranks", "3", "--algorithm", "all"))
+        for size in BYTES:
+            same = [row for row in found if row["bytes"] == size]
+            self.assertGreater(len(same), 2)
+            for key in ("barrier_ns", "disturbed", "iterations"):
+                self.assertEqual(len({row[key] for row in same}), 1, key)
+            rooflines = [row["roofline_percent"] * row["in_place_us"] for row in same]
+            self.assertAlmostEqual(min(rooflines) / max(rooflines), 1, places=9)
 
     def test_a_list_of_algorithms_is_taken_in_its_order(self):
         found = rows(self.good(*SMALL, "--json", "--algorithm", "ring, direct"))
@@ -262,7 +273,7 @@ class Bench(program.Case):
     def test_the_table_names_its_columns(self):
         lines = self.good(*SMALL, "--algorithm", "direct").stdout.splitlines()
         for comment in ("# all_reduce of float32 (sum), 2 ranks (threads) on 1 host, ",
-                        "# a barrier of ranks 0 and 1 takes ", "# us, min, p99: median, least and 99th percentile in place",
+                        "# barrier of ranks 0 and 1: ", "# us, min, p99: median, least and 99th percentile in place",
                         "# *: chosen by the planner"):
             self.assertTrue(any(line.startswith(comment) for line in lines), comment)
         lines = [line for line in lines if not line.startswith("#")]

@@ -51,6 +51,28 @@ TEST(BenchWork, IsRightInPlaceAndOutOfPlace) {
       }
 }
 
+// Works in one step use stages and scratch of their own.
+TEST(BenchWork, OfSeveralAlgorithmsDoNotInterfere) {
+  Task task;
+  task.host = {0, 0, 0};
+  const std::size_t count = 5 * kBlock + 7;
+  Work all;
+  std::vector<int> stages;
+  std::vector<std::string> names;
+  for (const auto& algorithm : collectives::all_reduce_algorithms()) {
+    names.emplace_back(algorithm.name);
+    Work one = tools::bench::work(task, names.back(), count, all.scratch, int(all.plan.size()));
+    EXPECT_EQ(one.in_place[0], int(all.plan.size())) << algorithm.name;
+    for (const auto& part : {one.in_place, one.out_of_place})
+      stages.insert(stages.end(), part.begin(), part.end());
+    std::ranges::move(one.plan, std::back_inserter(all.plan));
+    all.elements = std::max(all.elements, one.elements);
+    all.scratch += one.scratch;
+  }
+  EXPECT_EQ(verify(in_turn(all, stages), Goal::kNothing), "");
+  EXPECT_EQ(tools::bench::work_elements(task, names, count), all.elements + all.scratch);
+}
+
 // On one host, the roofline contains everything that each rank reads, adds, and stores in `direct`,
 // without waits.
 TEST(BenchWork, TheRooflineIsDirectWithoutItsWaits) {

@@ -13,7 +13,7 @@ import unittest
 import program
 from program import MLP, Case, run
 
-COMMANDS = ("train", "predict", "plan", "bench", "serve", "doctor", "completion", "man")
+COMMANDS = ("train", "predict", "plan", "bench", "serve", "render", "doctor", "completion", "man")
 GROUPS = {"train": ["Model", "Data", "Training", "Optimizer", "Strategy", "Communication", "Devices", "Checkpoints",
                     "Output", "General"],
           "predict": ["Data", "Execution", "Output", "General"],
@@ -65,7 +65,7 @@ class Help(Case):
                 words = shlex.split(line.split("|")[0])
                 at = words.index("lockstep")
                 self.assertEqual(words[at + 1], command)
-                for word in words[at + 2:]:
+                for word in words[at + 2:words.index("--") if "--" in words else None]:
                     if re.match("--?[a-z]", word):
                         self.assertIn(word, known, line)
 

@@ -114,7 +114,7 @@ def main():
     print(f"seed {options.seed}")
     draw = random.Random(options.seed)
     size = bytes_of(options.size)
-    what = rf"benchmark[^\n]*\b{size} bytes"
+    what = rf"(?:benchmark|all_reduce of)[^\n]*\b{options.size[:-3]} {options.size[-3:]}\b"
     bad = 0
     for number in range(options.kills):
         victim = draw.randrange(options.ranks)

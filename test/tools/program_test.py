@@ -273,9 +273,9 @@ class BadInput(Case):
         ])
 
     def test_commands(self):
-        self.table([([], 64, ["no command", "train, predict, plan, bench, serve, doctor"]),
-                    (["bogus"], 64, ["'bogus'", "train, predict, plan, bench, serve, doctor"]),
-                    (["--bogus"], 64, ["'--bogus'", "train, predict, plan, bench, serve, doctor"]),
+        self.table([([], 64, ["no command", "train, predict, plan, bench, serve, render, doctor"]),
+                    (["bogus"], 64, ["'bogus'", "train, predict, plan, bench, serve, render, doctor"]),
+                    (["--bogus"], 64, ["'--bogus'", "train, predict, plan, bench, serve, render, doctor"]),
                     (["predict"], 64, ["--checkpoints", "required"]),
                     (["train", *SMALL, "--every", "5"], 64, ["--every 5", "--checkpoints"]),
                     (["doctor", "--bogus"], 64, ["--bogus", "lockstep doctor --help"])], command=())

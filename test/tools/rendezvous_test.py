@@ -112,7 +112,22 @@ class Rendezvous(Case):
         job.processes[2].send_signal(signal.SIGKILL)
         codes, _, errors = job.wait()
         self.assertEqual(codes[:2], [75, 75], errors)
-        self.assertTrue(re.search(r"within 1 s: 2\b|process 2 on host|rank 2", errors[0]), errors)
+        self.assertTrue(re.search(r"process 2 of 3 did not reach process 0 on this host within 1 s|process 2 on host|rank 2", errors[0]), errors)
+
+    def test_signals_end_a_process_that_waits_for_others_at_once(self):
+        for rank, number, wanted in ((0, signal.SIGTERM, 143), (0, signal.SIGINT, 130), (1, signal.SIGUSR1, 75)):
+            _, flags = by_hand(free_ports(2), rank)
+            waits = subprocess.Popen([program.LOCKSTEP, *TRAIN, *map(str, flags)], stderr=subprocess.DEVNULL)
+            try:
+                time.sleep(1)
+                self.assertIsNone(waits.poll())
+                begin = time.monotonic()
+                waits.send_signal(number)
+                self.assertEqual(waits.wait(PATIENCE), wanted)
+                self.assertLess(time.monotonic() - begin, 1)
+            finally:
+                waits.kill()
+                waits.wait()
 
     def test_a_wrong_secret_takes_no_part(self):
         ports = free_ports(2)

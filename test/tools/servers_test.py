@@ -88,7 +88,7 @@ class Servers(Case):
     def test_the_tasks_of_a_cluster_do_not_each_train_alone(self):
         task = {"type": "worker", "index": 0}
         for cluster, code, words in (
-                ({"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, 75, ["did not come within 1 s: 1"]),
+                ({"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, 75, ["process 1 of 2 did not reach process 0", "within 1 s"]),
                 ({"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}, 75, ["server 0", "nobody answers"])):
             with mock.patch.dict(os.environ, {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}):
                 done = program.run("train", *SMALL, "--insecure", "--deadline", "1")

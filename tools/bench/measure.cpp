@@ -4,10 +4,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "collectives/job/rank_link.h"
 #include "collectives/mpi/mpi_collectives.h"
 #include "collectives/mpi/watchdog.h"
+#include "engine/base/quantity.h"
 #include "engine/device/buffer.h"
 
 namespace lockstep::tools::bench {
@@ -34,23 +36,37 @@ void run_mpi(const Task& task, std::byte* data, std::size_t count) {
 
 }  // namespace
 
-Measured measure(const Rank& rank, Meeting& meeting, const Setting& setting,
-                 const std::string& algorithm, std::size_t count) {
+std::vector<Measured> measure(const Rank& rank, Meeting& meeting, const Setting& setting,
+                              const std::vector<std::string>& algorithms, std::size_t count) {
   const Task& task = setting.task;
   const std::size_t width = engine::size_of(task.dtype);
-  const Work w = work(task, algorithm, count);
-  collectives::RankLink link(rank.job, rank.ops, w.plan, w.elements * width, w.scratch * width,
+  std::vector<Work> works;
+  collectives::StepPlan plan;
+  std::size_t elements = 0, scratch = 0;
+  for (const std::string& algorithm : algorithms) {
+    Work& w = works.emplace_back(work(task, algorithm, count, scratch, int(plan.size())));
+    elements = std::max(elements, w.elements);
+    scratch += w.scratch;
+    std::ranges::move(w.plan, std::back_inserter(plan));
+  }
+  collectives::RankLink link(rank.job, rank.ops, plan, elements * width, scratch * width,
                              "benchmark");
-  meeting.prepare(title(w.plan[0].plan));
+  meeting.prepare(
+      fmt::format("{} of {}", name(task.collective), engine::bytes_text(double(count * width))));
   const auto run = [&link](const std::vector<int>& stages) {
     for (const int stage : stages) link.executor().start(stage, nullptr);
     link.executor().wait(stages.back());
   };
+  // Two of each algorithm, then the roofline if there is one, then MPI.
   std::vector<Variant> variants;
   std::byte* const data = link.data();
-  variants.push_back({data, data, true, [&] { run(w.in_place); }});
-  variants.push_back({data, data + w.output * width, true, [&] { run(w.out_of_place); }});
-  if (!w.roofline.empty()) variants.push_back({data, data, false, [&] { run(w.roofline); }});
+  for (const Work& w : works) {
+    variants.push_back({data, data, true, [&] { run(w.in_place); }});
+    variants.push_back({data, data + w.output * width, true, [&] { run(w.out_of_place); }});
+  }
+  const std::size_t roofline = variants.size();
+  const bool measured_roofline = !works[0].roofline.empty();
+  if (measured_roofline) variants.push_back({data, data, false, [&] { run(works[0].roofline); }});
   engine::Buffer of_mpi;
   std::optional<collectives::mpi::Watchdog> dog;
   if (setting.mpi) {
@@ -58,24 +74,27 @@ Measured measure(const Rank& rank, Meeting& meeting, const Setting& setting,
     variants.push_back({of_mpi.data(), of_mpi.data(), true,
                         [&] { run_mpi(task, of_mpi.data(), count); }, Shares::kEqual});
     dog.emplace(fmt::format("{} of {} bytes, many times", mpi_name(task.collective), count * width),
-                10 * rank.job.deadline());
+                3 * int(variants.size()) * rank.job.deadline());
   }
-
-  Measured measured;
   time_in_turns(rank, meeting, setting, count, variants);
   dog.reset();
-  add(measured.wrong, variants[0].wrong);
-  add(measured.wrong, variants[1].wrong);
-  measured.in_place = variants[0].times;
-  measured.iterations = measured.in_place.rounds;
-  measured.out_of_place = variants[1].times;
-  measured.roofline_us = wire_us(task, count, setting.wire);
-  if (!w.roofline.empty()) measured.roofline_us = variants[2].times.median;
-  if (setting.mpi) {
+
+  std::vector<Measured> all(works.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Measured& measured = all[i];
+    const Variant &in = variants[2 * i], &out = variants[2 * i + 1];
+    add(measured.wrong, in.wrong);
+    add(measured.wrong, out.wrong);
+    measured.in_place = in.times;
+    measured.iterations = measured.in_place.rounds;
+    measured.out_of_place = out.times;
+    measured.roofline_us =
+        measured_roofline ? variants[roofline].times.median : wire_us(task, count, setting.wire);
+    if (!setting.mpi) continue;
     measured.rival = variants.back().times;
     measured.rival_wrong = variants.back().wrong;
   }
-  return measured;
+  return all;
 }
 
 }  // namespace lockstep::tools::bench

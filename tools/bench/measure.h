@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Times one collective by one algorithm for one size, interleaved (turns.h): in place, out of
-// place, its roofline and MPI's own. Collective; one thread per rank.
+// Times one collective for one size, interleaved (turns.h): by each algorithm in place and out of
+// place, the roofline, and MPI's own. Collective; one thread per rank.
 #pragma once
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/bench/rank.h"
 #include "tools/bench/turns.h"
@@ -21,7 +22,8 @@ struct Measured {
   double copy_gb_s = 0;               // copy within the first device's memory
 };
 
-Measured measure(const Rank& rank, Meeting& meeting, const Setting& setting,
-                 const std::string& algorithm, std::size_t count);
+// Returns a result for each algorithm; roofline and rival are the same in all.
+std::vector<Measured> measure(const Rank& rank, Meeting& meeting, const Setting& setting,
+                              const std::vector<std::string>& algorithms, std::size_t count);
 
 }  // namespace lockstep::tools::bench

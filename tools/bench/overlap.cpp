@@ -56,14 +56,15 @@ Fields overlap_fields(const Overlap& o) {
   Fields all{{"bytes", o.bytes},
              {"count", o.count},
              {"algorithm", o.choice.algorithm},
-             {"reason", o.choice.reason},
              {"compute_us", o.compute_us},
              {"alone_us", o.alone_us},
              {"together_us", o.together_us},
              {"hidden_percent", number_or_null(o.hidden_percent())},
              {"wrong", wrong_json(o.wrong)},
-             {"chosen", o.choice.chosen}};
+             {"chosen", o.choice.chosen},
+             {"disturbed", o.wait.disturbed()}};
   add_task(all, o.task);
+  all.emplace_back("reason", o.choice.reason);  // last, since it has commas
   return all;
 }
 

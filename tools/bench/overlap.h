@@ -6,8 +6,7 @@
 // other. Between hosts the wire works meanwhile. On one host the all-reduce uses the same cores,
 // and nothing of it can be hidden. Collective; one thread per rank.
 //
-// The fields of JSON and CSV: those of the structure (hidden_percent is null for noise), chosen,
-// and those at the end of each Row. The reason is that of one bucket.
+// The reason is that of one bucket.
 #pragma once
 #include <optional>
 #include <string>

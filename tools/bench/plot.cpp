@@ -27,7 +27,11 @@ struct Line {
   std::string name, color;
   bool dashed = false, joined = true;
   double dot = kDot;
-  std::vector<SvgPoint> points = {};  // bytes and GB/s, before they are scaled
+  struct Point {
+    SvgPoint at;  // bytes and GB/s, before they are scaled
+    bool disturbed = false;
+  };
+  std::vector<Point> points = {};
 };
 
 // Returns a color that an algorithm has in all plots.
@@ -42,7 +46,8 @@ void add_point(std::vector<Line>& lines, const Line& line, const Row& row, doubl
                             [&](const Line& other) { return other.name == line.name; });
   if (found == lines.end()) found = lines.insert(lines.end(), line);
   found->points.push_back(
-      {double(row.bytes), double(row.bytes) / us / 1e3 * row.task.bus_factor()});
+      {{double(row.bytes), double(row.bytes) / us / 1e3 * row.task.bus_factor()},
+       row.measured.in_place.wait.disturbed()});
 }
 
 // Returns whether each size has one row, but not all have the same algorithm.
@@ -72,8 +77,7 @@ std::vector<Line> lines_of(const std::vector<Row>& rows, const std::string& riva
     if (beside && row.choice.chosen)
       add_point(others, {.name = "choice", .color = "#000000", .joined = false, .dot = kChosenDot},
                 row, us);
-    // Roofline and rival are measured again with each algorithm; the first row of a size counts for
-    // all.
+    // Roofline and rival are the same in all rows of a size.
     if (&row != rows.data() && (&row)[-1].bytes == row.bytes) continue;
     if (row.measured.rival) add_point(others, {rival, "#000000"}, row, row.measured.rival->median);
     if (row.measured.roofline_us)
@@ -100,8 +104,8 @@ double round_down(double value) {
 PlotAxis bandwidth_axis(const std::vector<Line>& lines) {
   double low = 1e300, high = 0;
   for (const Line& line : lines)
-    for (const SvgPoint& point : line.points)
-      if (point.y > 0) low = std::min(low, point.y), high = std::max(high, point.y);
+    for (const auto& [at, disturbed] : line.points)
+      if (at.y > 0) low = std::min(low, at.y), high = std::max(high, at.y);
   if (high == 0) low = high = 1;  // one rank: no traffic on the bus
   return {round_down(low), 1 / round_down(1 / (1.001 * high)), kBottomEdge, kTopEdge};
 }
@@ -134,14 +138,13 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title,
             rows[0].task.collective == Collective::kAllGather ? "size of the result"
                                                               : "size of one rank's input");
   SvgPoint legend{kRightEdge + 20, kTopEdge + 6};
+  bool any_disturbed = false;
   for (const Line& line : lines) {
-    std::vector<SvgPoint> points = line.points;
-    std::erase_if(points, [](const SvgPoint& point) { return point.y == 0; });
+    std::vector<SvgPoint> points;
     const std::string fill = fmt::format("fill=\"{}\"", line.color);
-    for (SvgPoint& point : points) {
-      point = {x(point.x), y(point.y)};
-      svg.dot(point, line.dot, fill);
-    }
+    const std::string hollow = fmt::format("fill=\"#ffffff\" stroke=\"{}\"", line.color);
+    for (const auto& [at, disturbed] : line.points)
+      if (at.y > 0) points.push_back({x(at.x), y(at.y)});
     if (line.joined) {
       const std::string look = fmt::format("stroke=\"{}\" stroke-width=\"2\"{}", line.color,
                                            line.dashed ? " stroke-dasharray=\"5 4\"" : "");
@@ -150,8 +153,16 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title,
     } else {
       svg.dot({legend.x + 12, legend.y}, line.dot, fill);
     }
+    for (const auto& [at, disturbed] : line.points) {
+      if (at.y > 0) svg.dot({x(at.x), y(at.y)}, line.dot, disturbed ? hollow : fill);
+      any_disturbed |= disturbed;
+    }
     svg.text({legend.x + 32, legend.y + 4}, line.name);
     legend.y += 20;
+  }
+  if (any_disturbed) {
+    svg.dot({legend.x + 12, legend.y}, kDot, "fill=\"#ffffff\" stroke=\"#444444\"");
+    svg.text({legend.x + 32, legend.y + 4}, "hollow: a rank waited for a processor");
   }
   return svg.finish(kPlotWidth, kPlotHeight);
 }

@@ -62,7 +62,6 @@ Fields regret_fields(const Regret& r) {
   Fields all{{"bytes", r.bytes},
              {"count", r.count},
              {"algorithm", r.choice.algorithm},
-             {"reason", r.choice.reason},
              {"predicted_us", number_or_null(r.choice.predicted_us)},
              {"choice_us", r.choice_us},
              {"best", r.best},
@@ -71,6 +70,7 @@ Fields regret_fields(const Regret& r) {
              {"wrong", wrong_json(r.wrong)},
              {"disturbed", r.wait.disturbed()}};
   add_task(all, r.task);
+  all.emplace_back("reason", r.choice.reason);  // last, since it has commas
   return all;
 }
 

@@ -33,11 +33,8 @@ struct Regret {
 Regret regret(const Rank& rank, Meeting& meeting, const Setting& setting, const Choice& choice,
               const std::vector<std::string>& among, std::size_t count);
 
-// Returns the column names; empty in JSON. The fields of JSON and CSV: bytes, count, algorithm (the
-// choice), reason, predicted_us, choice_us and best_us (timed again), best, regret (choice_us over
-// best_us), wrong, disturbed, the fields at the end of each Row, and the first times of all
-// algorithms: an object `us`, or columns such as ring_us. `columns`: all algorithms of a run. If a
-// size lacks an algorithm, the cell is empty, or "-" in a table.
+// Returns the column names; empty in JSON. `columns`: all algorithms of a run. If a size lacks an
+// algorithm, the cell is empty, or "-" in a table.
 std::string heading(const std::vector<std::string>& columns, Form form);
 std::string to_text(const Regret& regret, const std::vector<std::string>& columns, Form form);
 // Returns a line for people: at how many sizes the choice was close to the best.

@@ -56,14 +56,15 @@ Fields reproducible_fields(const Reproducible& r) {
   Fields all{{"bytes", r.bytes},
              {"count", r.count},
              {"algorithm", r.choice.algorithm},
-             {"reason", r.choice.reason},
              {"plain_us", r.plain_us},
              {"reproducible_us", r.reproducible_us},
              {"times", r.times()},
              {"bits", fmt::format("{:016x}", r.bits)},
              {"wrong", wrong_json(r.wrong)},
-             {"chosen", r.choice.chosen}};
+             {"chosen", r.choice.chosen},
+             {"disturbed", r.wait.disturbed()}};
   add_task(all, r.task);
+  all.emplace_back("reason", r.choice.reason);  // last, since it has commas
   return all;
 }
 

@@ -3,9 +3,6 @@
 // layer is timed plain and reproducible, interleaved, with one algorithm, over memory of the
 // caller. A final sum adds numbers of very different magnitude, so that runs can compare the bits
 // of its result. Collective; one thread per rank.
-//
-// The fields of JSON and CSV: those of the structure, times (reproducible over plain), chosen, and
-// those at the end of each Row.
 #pragma once
 #include <cstdint>
 #include <string>

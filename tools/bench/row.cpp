@@ -65,7 +65,6 @@ Fields row_fields(const Row& row, Rival rival) {
   Fields all{{"bytes", row.bytes},
              {"count", row.count},
              {"algorithm", row.choice.algorithm},
-             {"reason", row.choice.reason},
              {"in_place_us", m.in_place.median},
              {"out_of_place_us", apart(&Times::median)},
              {"min_us", m.in_place.least},
@@ -97,13 +96,14 @@ Fields row_fields(const Row& row, Rival rival) {
   all.emplace_back("processors_us", seen(m.in_place.processors));
   all.emplace_back("disturbed", m.in_place.wait.disturbed());
   add_task(all, row.task);
+  all.emplace_back("reason", row.choice.reason);  // last, since it has commas
   return all;
 }
 
 }  // namespace
 
-const char* const kFields =
-    R"(Columns of the table, and their fields in JSON and CSV:
+std::string field_help() {
+  return R"(Columns of the table, and their fields in JSON and CSV:
   bytes, count     size and elements of one rank's input; of an all-gather of its result
   us, min, p99     in_place_us, min_us, p99_us: median, least and 99th percentile in place
   out us           out_of_place_us, out_of_place_min_us, out_of_place_p99_us
@@ -123,7 +123,20 @@ Fields of JSON and CSV alone:
   processors_us    processor time of all ranks (of MPI: mpi_processors_us); null below 64 KiB and
                    for threads
   iterations, ranks, hosts, threads, processor, collective, dtype, op
+Fields of --regret:
+  algorithm, best  the choice, and the fastest of all
+  choice_us, best_us, regret
+                   medians of both, timed again in turn; choice_us over best_us
+  us               the first times of all algorithms; in CSV columns such as ring_us
+Fields of --overlap, whose bytes are those of all 8 buckets together:
+  compute_us, alone_us, together_us
+                   medians of the backward pass, of the sums, of both together
+  hidden_percent   part of the sums' time that runs beside the backward pass; null for noise
+Fields of --reproducible:
+  plain_us, reproducible_us, times, bits
+                   medians of a Communicator's sums, their ratio, and a checksum of the result
 )";
+}
 
 std::optional<double> Row::roofline_percent() const {
   if (!measured.roofline_us) return std::nullopt;
@@ -161,7 +174,7 @@ std::string legend(const std::vector<Row>& rows) {
       {'^', "^: roof % above 120, as if the machine had changed its speed"}};
   for (const auto& [mark, meaning] : meanings)
     if (found.find(mark) != std::string::npos)
-      text += (text.empty() ? "# " : "; ") + std::string(meaning);
+      text += (text.empty() ? "# " : "\n# ") + std::string(meaning);
   return text;
 }
 
@@ -184,11 +197,12 @@ std::string summary(const std::vector<Row>& rows) {
   const auto [predicted, off] = predictions(rows);
   if (predicted == 0) return {};
   std::string text =
-      fmt::format("# {} of {} predictions are within a factor of two", predicted - off, predicted);
+      fmt::format("# predictions within a factor of two: {} of {}", predicted - off, predicted);
   text += "\n# why the planner chose, by predicted times:";
   for (const Row& row : rows)
     if (row.choice.chosen)
-      text += fmt::format("\n# {}: {}", engine::bytes_text(double(row.bytes)), row.choice.reason);
+      text += fmt::format("\n# {}, {}: {}", engine::bytes_text(double(row.bytes)),
+                          row.choice.algorithm, row.choice.reason);
   return text;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A line of a benchmark's results, for people and for programs. Plain values; pure functions.
 //
-// `kFields` describes the columns, and the fields of JSON and CSV.
+// `field_help` describes the columns, and the fields of JSON and CSV.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -39,10 +39,10 @@ std::string wrong_cell(const Wrong& wrong, Form form);
 // rank waited for a processor; else blanks.
 std::string marks(const Choice& choice, const collectives::ProcessorWait& wait);
 // What --help says of the columns.
-extern const char* const kFields;
+std::string field_help();
 constexpr const char* kMarked = "*: chosen by the planner";
 constexpr const char* kDisturbed = "!: a rank waited for a processor";
-// Returns the meanings of the marks that these rows have, as a line without its end.
+// Returns the meanings of the marks that these rows have, a line each, without the last end.
 std::string legend(const std::vector<Row>& rows);
 
 // Returns the column names; empty in JSON. Rows of ranks on devices have columns of their own;

@@ -235,9 +235,10 @@ std::vector<std::string> asked(const Task& task, const std::string& wanted, std:
   }
   const bool by_size = wanted.find(':') != std::string::npos;
   std::vector<collectives::SizeRule> rules;
-  std::istringstream list(wanted);
+  std::istringstream list(wanted.empty() ? wanted : wanted + ",");
   for (std::string entry; std::getline(list, entry, ',');) {
     const std::string name(collectives::without_blanks(entry));
+    engine::require(!name.empty(), "--algorithm '{}': a name is missing at a comma", wanted);
     engine::require(!by_size || name.find(':') != std::string::npos,
                     "--algorithm {}: algorithms by size and names to compare are two things; write "
                     "{}:FROM..TO as well, or names alone",
@@ -295,18 +296,20 @@ std::vector<Choice> choices(const Task& task, const std::string& wanted, std::si
   return found;
 }
 
-Work work(const Task& task, const std::string& algorithm, std::size_t count) {
+Work work(const Task& task, const std::string& algorithm, std::size_t count, std::size_t scratch,
+          int stages) {
   Work w = spaces(task, algorithm, count);
-  const Request in = request(task, {0, count}), out = request(task, {w.output, w.output + count});
+  Request in = request(task, {0, count}), out = request(task, {w.output, w.output + count});
+  in.scratch = out.scratch = scratch;
   const auto add = [&](Plan plan, std::vector<int> after = {}) {
     w.plan.push_back({std::move(plan), std::move(after), false});
-    return int(w.plan.size()) - 1;
+    return stages + int(w.plan.size()) - 1;
   };
   w.in_place = {add(plan_of(task, algorithm, in))};
   if (stores_anywhere(task, algorithm, count)) {
     // A plan with alternating scratch cannot share it with another plan.
     Request apart = in;
-    apart.scratch = collectives::find_algorithm(algorithm).scratch(in);
+    apart.scratch = scratch + collectives::find_algorithm(algorithm).scratch(in);
     Plan plan = plan_of(task, algorithm, apart);
     move_targets(plan, w.output);
     w.out_of_place = {add(std::move(plan))};
@@ -330,9 +333,15 @@ std::optional<double> wire_us(const Task& task, std::size_t count, double bytes_
   return 1e6 * 2 * (hosts - 1) / hosts * bytes / bytes_per_second;
 }
 
-std::size_t work_elements(const Task& task, const std::string& algorithm, std::size_t count) {
-  const Work w = spaces(task, algorithm, count);
-  return w.elements + w.scratch;
+std::size_t work_elements(const Task& task, const std::vector<std::string>& algorithms,
+                          std::size_t count) {
+  std::size_t elements = 0, scratch = 0;
+  for (const std::string& algorithm : algorithms) {
+    const Work w = spaces(task, algorithm, count);
+    elements = std::max(elements, w.elements);
+    scratch += w.scratch;
+  }
+  return elements + scratch;
 }
 
 // Gives each plan its own scratch, because some plans alternate theirs.

@@ -74,16 +74,21 @@ struct Work {
 // output + count). Reductions by *one_shot*, and large ones by *direct*, store there at once;
 // everything else copies its input first. The roofline is direct without arrivals and waits: every
 // rank reads its slice from all and stores it to all. It exists on one host only.
-Work work(const Task& task, const std::string& algorithm, std::size_t count);
+//
+// To join works of one size and several algorithms into one step, append their plans: `stages` is
+// the number of stages before, and `scratch` the elements of scratch that these use.
+Work work(const Task& task, const std::string& algorithm, std::size_t count,
+          std::size_t scratch = 0, int stages = 0);
 
 // Returns the roofline between hosts, the time on the wire, in microseconds. Each of H hosts must
 // send at least 2 (H - 1) / H of the bytes of an all-reduce, at `bytes_per_second`. Returns nothing
 // on one host, for other collectives, and if the wire was not measured (0).
 std::optional<double> wire_us(const Task& task, std::size_t count, double bytes_per_second);
 
-// Returns the elements of both spaces of `work` together, on each rank. It is fast even for sizes
-// that no memory holds.
-std::size_t work_elements(const Task& task, const std::string& algorithm, std::size_t count);
+// Returns the elements of both spaces of joined works together, on each rank. It is fast even for
+// sizes that no memory holds.
+std::size_t work_elements(const Task& task, const std::vector<std::string>& algorithms,
+                          std::size_t count);
 
 // Returns the all-reduces of a contest. `in_place` has a stage per name, in the same order, all
 // over [0, count).

@@ -103,7 +103,8 @@ TEST(Reason, WhereNothingIsSavedIsHowTheLimitIsUsed) {
   mine = {.seconds = 50 * kUs, .round_seconds = 40 * kUs, .rounds = 4};
   than = mine, than.seconds = 60 * kUs;
   EXPECT_EQ(reason("direct", mine, "ring", than),
-            "direct takes 10.0 us beside its 4 communication rounds (40.0 us), ring 20.0 us");
+            "apart from 4 communication rounds (40.0 us), direct takes 10.0 us, and ring without "
+            "its own 20.0 us");
 }
 
 // The links of a device are the reason, and not the thread of its rank, which waits for them.

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "collectives/algorithms/registry.h"
+#include "engine/base/quantity.h"
 #include "test/collectives/faulty_transport.h"
 #include "test/collectives/job.h"
 #include "test/collectives/tcp/tcp_ranks.h"
@@ -117,7 +118,7 @@ void expect_all_told(const Outcome& outcome, const Outcome& still, const std::st
     const std::string told = text(outcome.errors[rank]);
     ASSERT_TRUE(outcome.errors[rank]) << where << ": rank " << rank << " was told nothing";
     EXPECT_THAT(told, HasSubstr("bucket 7 (dense.weight): sum")) << where;
-    EXPECT_THAT(told, HasSubstr(std::to_string(outcome.length * sizeof(float)) + " bytes"))
+    EXPECT_THAT(told, HasSubstr(engine::bytes_text(double(outcome.length * sizeof(float)))))
         << where;
     EXPECT_THAT(told, HasSubstr("; arrived: ")) << where;
     EXPECT_THAT(told, HasSubstr(" missing: ")) << where;

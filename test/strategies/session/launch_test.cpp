@@ -151,7 +151,19 @@ TEST(Launches, ThatCannotMeetOrContradictThemselvesAreRefused) {
   too_large["LOCKSTEP_RANK"] = "4";
   no_number["LOCKSTEP_RANKS"] = "4x";
   no_address.erase("LOCKSTEP_RENDEZVOUS");
+  Variables no_size = kTorchrun, no_rank = kTorchrun, beyond = kTorchrun, no_port = kTorchrun,
+            no_tasks = kSlurm;
+  no_size["WORLD_SIZE"] = "two";
+  no_rank.erase("RANK");
+  beyond["RANK"] = "4";
+  no_port["MASTER_PORT"] = "abc";
+  no_tasks["SLURM_STEP_NUM_TASKS"] = "x";
   const std::pair<Variables, const char*> cases[] = {
+      {no_size, "RANK is '3' and WORLD_SIZE 'two': torchrun sets"},
+      {no_rank, "RANK is '' and WORLD_SIZE '4'"},
+      {beyond, "RANK is '4' and WORLD_SIZE '4'"},
+      {no_port, "MASTER_PORT 'abc'"},
+      {no_tasks, "SLURM_STEP_NUM_TASKS 'x'"},
       {too_large, "--rank (LOCKSTEP_RANK) is 4: of 4 processes the last one is 3"},
       {no_number, "LOCKSTEP_RANKS '4x'"},
       {no_address, "LOCKSTEP_RENDEZVOUS does not say where the processes meet"},
