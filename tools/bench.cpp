@@ -212,8 +212,8 @@ class BenchOfRank {
     std::size_t most = 0;
     for (const std::size_t count : sizes_) {
       const auto names = bench::asked(task, f_.algorithm, planned_count(count));
-      most =
-          std::max(most, (in_place ? count : elements(names, count)) + (setting_.mpi ? count : 0));
+      most = std::max(most,
+                      (in_place ? count : elements(names, count)) + (setting_.mpi ? 2 * count : 0));
     }
     return engine::size_of(task.dtype) * most;
   }
@@ -236,8 +236,9 @@ class BenchOfRank {
                               : "; of float32 sums of as many bytes"));
     if (setting_.mpi)
       explain("# MPI us: median in place of " + collectives::mpi::version() +
-              ", in memory of each process, where lockstep's ranks sum in memory that they share; "
-              "ratio: MPI's time over lockstep's");
+              "; ratio: MPI's time over lockstep's\n# copied us: lockstep with buffers of each "
+              "process, "
+              "as MPI has them; us: in memory that ranks share, as in training");
     explain(bench::legend(rows));
     say_same_plans();
   }
@@ -334,9 +335,7 @@ class BenchOfRank {
         "# hidden %: part of the sums' time that runs beside the backward pass; below 0 "
         "if both together take longer than one after the other{}",
         bench::kBuckets,
-        setting_.task.one_host()
-            ? "\n# on one host the same processors do both, so values other than 0 are noise"
-            : ""));
+        setting_.task.one_host() ? "; - on one host, whose processors do both" : ""));
     say_marks();
     say_same_plans();
   }

@@ -233,7 +233,8 @@ bool is_evaluator(const TrainFlags& f) {
 int run_evaluator(const TrainFlags& f, const Program& program) {
   engine::require(!f.files.checkpoints.empty(),
                   "an evaluator evaluates the checkpoints of a folder: name it with --checkpoints");
-  const std::atomic<int>& interrupt = watch_signals("the evaluator ends after this evaluation");
+  const std::atomic<int>& interrupt = watch_signals();
+  const SignalAnswer answer(interrupt, "the evaluator ends after this evaluation");
   return Evaluator(f, program).run(interrupt);
 }
 

@@ -24,6 +24,7 @@ using collectives::LinkClass;
 using collectives::time_text;
 using collectives::Topology;
 
+constexpr std::size_t kReasonColumns = 150;  // characters in a line
 constexpr int kPictureWidth = 1120, kLeft = 90, kRight = 20;
 constexpr int kMostHosts = 8, kMostSquares = 16, kMostRanks = 32;  // upper bounds of the drawing
 constexpr int kMostTimeTicks = 10;
@@ -175,12 +176,19 @@ std::string plan_picture(const std::string& source, const Topology& topology,
   const bool corrected =
       where.empty() && std::abs(run.seconds - choice.seconds) > kClearly * choice.seconds;
   picture.text({20, 42},
-               fmt::format("{} predicted{}; reason: {}", time_text(choice.seconds),
+               fmt::format("{} predicted{}", time_text(choice.seconds),
                            corrected ? fmt::format(" ({} by the costs of the steps below)",
                                                    time_text(run.seconds))
-                                     : "",
-                           choice.reason));
-  double y = draw_cluster(picture, topology, 56) + 20;
+                                     : ""));
+  double y = 60;
+  for (std::string_view rest = choice.reason; !rest.empty(); y += 16) {
+    const std::size_t end =
+        rest.size() <= kReasonColumns ? rest.size() : rest.rfind(' ', kReasonColumns);
+    const std::string_view line = rest.substr(0, end);
+    picture.text({20, y}, fmt::format("{}{}", y == 60 ? "reason: " : "", line));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+  }
+  y = draw_cluster(picture, topology, y - 4) + 20;
   if (topology.hosts.size() == 1)
     y = draw_devices(picture, topology.hosts[0].costs, int(topology.ranks.size()), y - 10) + 16;
   const double exchange = draw_exchange(picture, plan, part, y + 8);

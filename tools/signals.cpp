@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: MIT
 #include "tools/signals.h"
 
-#include <poll.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
-#include <cstddef>
+#include <mutex>
 #include <utility>
 
 #include "tools/exit_codes.h"
+#include "tools/leaving.h"
 
 namespace lockstep::tools {
 namespace {
 
 std::atomic<int> word{0};  // static: a handler gets no such argument
-std::atomic<const char*> before_answer{""}, first_answer{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free);
-static_assert(std::atomic<const char*>::is_always_lock_free);
+
+constexpr std::chrono::milliseconds kLook{50};     // between two looks at the word
+constexpr std::chrono::milliseconds kMoment{300};  // a launcher kills a second after its signal
 
 // Signals by which people, schedulers and launchers end a run.
 constexpr std::pair<int, const char*> kEnding[] = {
@@ -28,30 +31,11 @@ bool from_a_person(int signal) {
   return signal == SIGINT || signal == SIGQUIT;
 }
 
-// Prints a line with the signal's name, by calls that a handler may make and that do not block.
-void print_answer(int signal) {
-  const char* const answer = first_answer;
-  pollfd output{STDERR_FILENO, POLLOUT, 0};
-  const int error = errno;
-  if (answer == nullptr || poll(&output, 1, 0) != 1) return;
-  const char* name = "a signal";
-  for (const auto& [number, its] : kEnding)
-    if (number == signal) name = its;
-  char line[200] = "";
-  std::size_t length = 0;
-  for (const char* text : {before_answer.load(), name, ": ", answer, "\n"})
-    for (; *text != 0 && length < sizeof(line); ++text) line[length++] = *text;
-  if (write(STDERR_FILENO, line, length) < 0) first_answer = nullptr;  // nobody reads it
-  errno = error;
-}
-
 // Stores the signal. Simultaneous signals are handled in an undefined order, so a signal from a
 // person replaces one that a launcher derived from it.
 void remember(int signal) {
   int before = 0;
-  const bool first = word.compare_exchange_strong(before, signal);
-  if (!from_a_person(signal)) return;
-  if (first) return print_answer(signal);
+  if (word.compare_exchange_strong(before, signal) || !from_a_person(signal)) return;
   if (from_a_person(before)) _exit(128 + signal);
   word = signal;
 }
@@ -75,13 +59,24 @@ void replace_handler(void (*from)(int), void (*to)(int)) {
 
 }  // namespace
 
-const std::atomic<int>& watch_signals(const char* answer) {
-  before_answer = isatty(STDERR_FILENO) != 0 ? "\nlockstep: " : "lockstep: ";
-  first_answer = answer;
+const std::atomic<int>& watch_signals() {
   replace_handler(SIG_DFL, remember);
   replace_handler(end_at_once, remember);
   return word;
 }
+
+SignalAnswer::SignalAnswer(const std::atomic<int>& signal, std::string answer)
+    : thread_([&signal, answer = std::move(answer)](const std::stop_token& stop) {
+        std::mutex mutex;
+        std::unique_lock lock(mutex);
+        std::condition_variable_any never;  // only a stop ends a wait early
+        const auto pause = [&](std::chrono::milliseconds time) {
+          never.wait_for(lock, stop, time, [] { return false; });
+        };
+        while (!stop.stop_requested() && signal == 0) pause(kLook);
+        pause(kMoment);
+        if (!stop.stop_requested()) complain(fmt::format("{}: {}", signal_name(signal), answer));
+      }) {}
 
 void end_at_signals() {
   replace_handler(SIG_DFL, end_at_once);

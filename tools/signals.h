@@ -13,14 +13,24 @@
 #pragma once
 #include <atomic>
 #include <string>
+#include <thread>
 
 namespace lockstep::tools {
 
 // Sets the handlers. Returns the atomic: 0 or the first signal; SIGINT and SIGQUIT, which come from
-// a person, replace others. It is static, because a handler can reach nothing else. `answer`, which
-// must live as long as the program, is what a person's first signal prints on standard error,
-// behind its name. A launcher's signals may follow a death, whose report comes first.
-const std::atomic<int>& watch_signals(const char* answer = nullptr);
+// a person, replace others. It is static, because a handler can reach nothing else.
+const std::atomic<int>& watch_signals();
+
+// Says on standard error that a signal has come, if the run has not ended a moment later: a step
+// may take long. A thread waits for the signal until this is destroyed.
+class SignalAnswer {
+ public:
+  // `answer`: follows the signal's name, such as "the run ends after this step".
+  SignalAnswer(const std::atomic<int>& signal, std::string answer);
+
+ private:
+  std::jthread thread_;
+};
 
 // Lets the same signals end the program at once, with exit_code_of_signal. Before the first step
 // there is nothing to save, and an orderly end would wait for other processes.

@@ -463,9 +463,10 @@ int train(const TrainFlags& given, const Program& program) {
   trainer_options.log = log;
   engine::Trainer trainer(*strategy, std::move(graph), rule, trainer_options);
   Reports reports(f, sets, *strategy, *records, rule.describe(), log);
-  const bool speaks = launch.rank == 0 && !f.verbosity.quiet;
-  const std::atomic<int>& interrupt =
-      watch_signals(speaks ? "the run ends after this step" : nullptr);
+  const std::atomic<int>& interrupt = watch_signals();
+  std::optional<SignalAnswer> answer;
+  if (membership.chief && !f.verbosity.quiet)
+    answer.emplace(interrupt, "the run ends after this step");
   engine::FitOptions fit = fit_options(f, sets, interrupt);
   reports.listen(fit);
   const engine::History history = [&] {
@@ -476,6 +477,7 @@ int train(const TrainFlags& given, const Program& program) {
       throw;
     }
   }();
+  answer.reset();
   reports.end(history, session.memory_of_gpus(), *strategy);
   // The job ends only here: if the chief died before it printed its result, the others would report
   // that.

@@ -17,6 +17,7 @@ constexpr double kLittle = 0.01;
 // Returns "0.31 ms", "12.5 ms" or "1520 ms".
 std::string milliseconds(double seconds) {
   const double ms = seconds * 1e3;
+  if (ms >= 1000) return fmt::format("{:.{}f} s", ms / 1000, ms < 10'000 ? 2 : 1);
   return fmt::format("{:.{}f} ms", ms, ms < 10 ? 2 : ms < 100 ? 1 : 0);
 }
 
@@ -89,7 +90,7 @@ std::string StepTimes::describe() const {
   const auto part = [&](double seconds, const std::string& what) {
     text += fmt::format("\n{:>10}  {}", milliseconds(seconds), what);
   };
-  part(rank.work, fmt::format("work of the slowest rank, {}", slowest));
+  part(rank.work, fmt::format("work of rank {}, the slowest", slowest));
   part(exposed, "communication that computation does not hide");
   const double least = kLittle * rank.step;  // less is not worth a line
   if (waited_for_slowest > least)

@@ -7,14 +7,17 @@
 
 namespace lockstep::engine {
 
-std::string places_of(const Strategy& strategy, const Error& error) {
-  constexpr std::size_t kMost = 4;
-  std::string text;
+Error with_remedy(const Strategy& strategy, const Error& error, std::string_view remedy) {
+  constexpr std::size_t kMost = 4;  // ranks
+  std::string places;
   for (const int rank : error.ranks() | std::views::take(kMost)) {
     const std::string place = error.code() == Code::kTimeout ? strategy.place_of(rank) : "";
-    if (!place.empty()) text += fmt::format("; rank {} is {}", rank, place);
+    if (!place.empty()) places += fmt::format("; rank {} is {}", rank, place);
   }
-  return text;
+  const std::string_view text = error.what();
+  const std::size_t details = std::min(text.find("; "), text.size());
+  return error.with(
+      fmt::format("{}{}{}{}", text.substr(0, details), places, remedy, text.substr(details)));
 }
 
 void find_interrupt(Strategy& strategy, const std::atomic<int>* interrupt, History& history) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <string>
+#include <string_view>
 
 #include "engine/base/error.h"
 #include "engine/train/strategy.h"
@@ -10,9 +11,10 @@
 
 namespace lockstep::engine {
 
-// Returns "; rank 1 is pid 4711 on host node1" for the first late ranks of an error. Texts about
-// lost ranks name their processes themselves.
-std::string places_of(const Strategy& strategy, const Error& error);
+// Returns the error of lost or late ranks with places and a remedy in its text: "rank 1 is missing:
+// bucket 0; rank 1 is pid 4711 on host node1" (only the first late ranks; texts about lost ones
+// name their processes themselves), the remedy, and then what others wait for.
+Error with_remedy(const Strategy& strategy, const Error& error, std::string_view remedy);
 
 // Finds the first process that was interrupted, for the history. Collective.
 void find_interrupt(Strategy& strategy, const std::atomic<int>* interrupt, History& history);

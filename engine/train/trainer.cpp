@@ -209,10 +209,9 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       const bool lost = error.code() == Code::kPeerLost || error.code() == Code::kTimeout;
       if (!again) strategy_.gave_up(error);
       if (lost) {
-        throw error.with(error.what() + places_of(strategy_, error) +
-                         (fit.checkpoints
-                              ? how_it_goes_on(*fit.checkpoints, "the same command")
-                              : "; nothing was saved, since there is no folder for it"));
+        throw with_remedy(strategy_, error,
+                          fit.checkpoints ? how_it_goes_on(*fit.checkpoints, "the same command")
+                                          : "; nothing was saved, since there is no folder for it");
       }
       if (!again) throw;
       ++restores;
@@ -316,7 +315,7 @@ void Trainer::tell(const Fit& fit, const RunState& state) const {
                                   rate_change(optimizer_, state, fit.steps)));
   const std::string text =
       fmt::format("training continues after step {} of {}{}{}", state.step, fit.steps,
-                  changes.empty() ? "" : ", with ", fmt::join(changes, ", "));
+                  changes.empty() ? "" : ", with ", fmt::join(changes, "; "));
   training ? log.warning("{}", text) : log.info("{}", text);
 }
 

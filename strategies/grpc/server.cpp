@@ -18,7 +18,6 @@
 #include <thread>
 #include <unordered_set>
 
-#include "collectives/tcp/names.h"
 #include "strategies/grpc/byte_buffer.h"
 #include "strategies/grpc/channel_arguments.h"
 #include "strategies/grpc/library_threads.h"
@@ -229,9 +228,12 @@ constexpr std::chrono::milliseconds kPodNamePause{200};
 void wait_for_name(const HostPort& address) {
   if (std::getenv("KUBERNETES_SERVICE_HOST") == nullptr) return;
   const auto end = engine::Clock::now() + kPodNames;
-  const std::string name = to_string(HostPort{address.host, kAnyPort + 1});
-  while (collectives::tcp::resolved(name, end).address.empty() && engine::Clock::now() < end)
+  addrinfo* found = nullptr;
+  while (getaddrinfo(address.host.c_str(), nullptr, nullptr, &found) != 0) {
+    if (engine::Clock::now() >= end) return;  // listening says what is wrong
     std::this_thread::sleep_for(kPodNamePause);
+  }
+  freeaddrinfo(found);
 }
 
 class GrpcServer : public Server {

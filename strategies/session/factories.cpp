@@ -58,7 +58,7 @@ StrategyOptions with_kind(Session& session, StrategyOptions options, GpuShare sh
   // A machine without GPUs is normal; one whose GPUs do not work deserves a warning.
   const engine::Log& log = session.log();
   if (session.gpus().empty())
-    log.info("device: cpu, because {}", *fault);
+    log.debug("device: cpu, because {}", *fault);
   else
     log.warning("device: cpu, because {}", *fault);
   return options;

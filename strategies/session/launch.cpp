@@ -218,6 +218,11 @@ void require_sound_by_hand(const Variables& v) {
           engine::brief(v.text("LOCKSTEP_RANK")), engine::brief(v.text("LOCKSTEP_RANKS")));
   require(*rank < *size, "--rank (LOCKSTEP_RANK) is {}: of {} processes the last one is {}", *rank,
           *size, *size - 1);
+  const auto started = v.number({"OMPI_COMM_WORLD_SIZE"}, 2);
+  require(!started || (*size == *started && *rank == v.number({"OMPI_COMM_WORLD_RANK"})),
+          "--rank (LOCKSTEP_RANK) is {} of {}, and mpirun started this process as {} of {}: leave "
+          "out --rank and --ranks, since mpirun numbers the processes",
+          *rank, *size, v.number({"OMPI_COMM_WORLD_RANK"}).value_or(0), *started);
   require(*size == 1 || v.has("LOCKSTEP_RENDEZVOUS"),
           "LOCKSTEP_RANKS is {}, and LOCKSTEP_RENDEZVOUS does not say where the processes meet: it "
           "is an address and a port of process 0, such as node1:29500",
@@ -244,7 +249,7 @@ void require_sound_torchrun(const Variables& v) {
 void require_sound_slurm(const Variables& v) {
   if (!v.has("SLURM_STEP_ID") || !v.has("SLURM_STEP_NUM_TASKS")) return;
   const auto rank = v.number({"SLURM_PROCID"}), size = v.number({"SLURM_STEP_NUM_TASKS"}, 1);
-  require(rank && size && *rank < *size,
+  require(size && (*size == 1 || (rank && *rank < *size)),
           "SLURM_PROCID is '{}' and SLURM_STEP_NUM_TASKS '{}': srun sets the number of this "
           "process, from 0 on, and how many there are; for a run of this process alone, unset both",
           engine::brief(v.text("SLURM_PROCID")), engine::brief(v.text("SLURM_STEP_NUM_TASKS")));

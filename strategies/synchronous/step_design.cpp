@@ -234,7 +234,6 @@ class Designer {
       for (const Picked& one : picked) design_.reason.add(one.algorithm, one.why);
     }
     if (!options_.reason.empty()) design_.reason = options_.reason;
-    if (options_.asked) design_.predicted = "as in the checkpoint";
   }
 
   const char* first() const {

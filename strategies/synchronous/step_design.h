@@ -47,8 +47,7 @@ struct StepDesign {
   engine::Kernels kernels = engine::Kernels::kAuto;
   std::optional<engine::DType> wire;  // gradients between hosts; default: their own type
   Reason reason;                      // reason for the algorithm
-  // "predicted for 4 MiB: direct 0.98 ms, ring 1.57 ms", or "as in the checkpoint"; empty: no
-  // prediction.
+  // "predicted for 4 MiB: direct 0.98 ms, ring 1.57 ms"; empty: no prediction.
   std::string predicted;
   Reason update_reason;                           // reason for the update's place
   engine::UpdateRule rule;                        // the rule of this design

@@ -381,10 +381,7 @@ class Bench(program.Case):
                 compute, alone, together = (float(row[name]) for name in ("compute_us", "alone_us", "together_us"))
                 self.assertGreater(min(compute, alone, together), 0)
                 hidden = row["hidden_percent"]
-                if together < compute:  # noise
-                    self.assertIn(hidden, (None, ""))
-                else:
-                    self.assertAlmostEqual(float(hidden), 100 * (compute + alone - together) / alone, places=0)
+                self.assertIn(hidden, (None, ""))  # on one host the same processors do both
                 self.assertEqual(int(row["wrong"]), 0)
         lines = [line for line in self.good(*SMALL, "--overlap").stdout.splitlines() if not line.startswith("#")]
         self.assertEqual(len(lines), 1 + len(BYTES))

@@ -74,11 +74,12 @@ class Launchers(Case):
         if any(part.startswith("device cuda") for part in json.loads(program.run("doctor", "--json").stdout)):
             self.skipTest("this machine has a GPU")
         for prefix, flags in (((), []), (mpirun(), []), ((), ["--strategy", "parameter_server", "--replicas", "2"])):
-            lines = self.good("train", *SMALL, *flags, prefix=prefix).stderr.splitlines()
+            lines = self.good("train", *SMALL, *flags, "-v", prefix=prefix).stderr.splitlines()
             said = [number for number, line in enumerate(lines) if "device: cpu, because no GPU was found" in line]
             self.assertEqual(len(said), 1, lines)
             self.assertLess(said[0], 4)
-        self.assertNotIn("no GPU was found", self.good("train", *SMALL, "--device", "cpu").stderr)
+        for flags in ([], ["--device", "cpu", "-v"]):
+            self.assertNotIn("no GPU was found", self.good("train", *SMALL, *flags).stderr)
         refused(self, ["train", *SMALL, "--dtype", "float16"], 64, ["--dtype float16", "cpu:0 has no kernels"])
 
     def test_an_empty_tf_config_is_none(self):

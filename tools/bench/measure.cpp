@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 #include "collectives/job/rank_link.h"
@@ -34,6 +35,11 @@ void run_mpi(const Task& task, std::byte* data, std::size_t count) {
   }
 }
 
+void copy_elements(const std::byte* from, std::byte* to, collectives::Range elements,
+                   std::size_t width) {
+  std::memcpy(to + elements.begin * width, from + elements.begin * width, elements.size() * width);
+}
+
 }  // namespace
 
 std::vector<Measured> measure(const Rank& rank, Meeting& meeting, const Setting& setting,
@@ -57,9 +63,11 @@ std::vector<Measured> measure(const Rank& rank, Meeting& meeting, const Setting&
     for (const int stage : stages) link.executor().start(stage, nullptr);
     link.executor().wait(stages.back());
   };
-  // Two of each algorithm, then the roofline if there is one, then MPI.
+  // Two of each algorithm, then the roofline if there is one, then with MPI one more of each
+  // algorithm, and MPI.
   std::vector<Variant> variants;
   std::byte* const data = link.data();
+  const int me = rank.job.rank();
   for (const Work& w : works) {
     variants.push_back({data, data, true, [&] { run(w.in_place); }});
     variants.push_back({data, data + w.output * width, true, [&] { run(w.out_of_place); }});
@@ -67,6 +75,15 @@ std::vector<Measured> measure(const Rank& rank, Meeting& meeting, const Setting&
   const std::size_t roofline = variants.size();
   const bool measured_roofline = !works[0].roofline.empty();
   if (measured_roofline) variants.push_back({data, data, false, [&] { run(works[0].roofline); }});
+  const std::size_t copied = variants.size();  // the first of these, if MPI is timed
+  engine::Buffer own(setting.mpi ? count * width : 0);
+  if (setting.mpi)
+    for (const Work& w : works)
+      variants.push_back({own.data(), own.data(), true, [&] {
+                            copy_elements(own.data(), data, input_range(task, count, me), width);
+                            run(w.in_place);
+                            copy_elements(data, own.data(), result_range(task, count, me), width);
+                          }});
   engine::Buffer of_mpi;
   std::optional<collectives::mpi::Watchdog> dog;
   if (setting.mpi) {
@@ -91,6 +108,8 @@ std::vector<Measured> measure(const Rank& rank, Meeting& meeting, const Setting&
     measured.roofline_us =
         measured_roofline ? variants[roofline].times.median : wire_us(task, count, setting.wire);
     if (!setting.mpi) continue;
+    measured.copied = variants[copied + i].times;
+    add(measured.wrong, variants[copied + i].wrong);
     measured.rival = variants.back().times;
     measured.rival_wrong = variants.back().wrong;
   }

@@ -18,6 +18,7 @@ struct Measured {
   std::optional<Times> out_of_place;
   std::optional<double> roofline_us;  // median; between hosts: time on the wire
   std::optional<Times> rival;         // MPI or NCCL
+  std::optional<Times> copied;        // with MPI: in buffers of each process
   Wrong wrong, rival_wrong;           // wrong elements of lockstep and the rival
   double copy_gb_s = 0;               // copy within the first device's memory
 };

@@ -71,7 +71,7 @@ Fields overlap_fields(const Overlap& o) {
 }  // namespace
 
 std::optional<double> Overlap::hidden_percent() const {
-  if (together_us < compute_us) return std::nullopt;
+  if (task.one_host() || together_us < compute_us) return std::nullopt;
   return 100 * (compute_us + alone_us - together_us) / alone_us;
 }
 

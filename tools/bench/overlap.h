@@ -26,8 +26,9 @@ struct Overlap {
   double compute_us = 0, alone_us = 0, together_us = 0;  // medians
   Wrong wrong;
   collectives::ProcessorWait wait;
-  // Returns the part of the sums' time that runs beside the backward pass. Returns nothing if both
-  // together took less time than the backward pass alone, which is noise.
+  // Returns the part of the sums' time that runs beside the backward pass. Returns nothing on one
+  // host, where processors do both, and for noise: if both together took less time than the
+  // backward pass alone.
   std::optional<double> hidden_percent() const;
 };
 

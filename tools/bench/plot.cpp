@@ -162,7 +162,7 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title,
   }
   if (any_disturbed) {
     svg.dot({legend.x + 12, legend.y}, kDot, "fill=\"#ffffff\" stroke=\"#444444\"");
-    svg.text({legend.x + 32, legend.y + 4}, "hollow: a rank waited for a processor");
+    svg.text({legend.x + 32, legend.y + 4}, "hollow: disturbed (!)");
   }
   return svg.finish(kPlotWidth, kPlotHeight);
 }

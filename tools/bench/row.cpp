@@ -38,7 +38,8 @@ std::pair<std::size_t, std::size_t> predictions(const std::vector<Row>& rows) {
 // Returns the mark of a row that needs a second look.
 char doubt(const Row& row) {
   constexpr double kMostRoofline = 120;
-  return row.roofline_percent().value_or(0) > kMostRoofline ? '^' : is_off(row) ? '?' : ' ';
+  const bool above = row.devices.empty() && row.roofline_percent().value_or(0) > kMostRoofline;
+  return above ? '^' : is_off(row) ? '?' : ' ';
 }
 
 std::string table(const Row& row, Rival rival) {
@@ -51,6 +52,8 @@ std::string table(const Row& row, Rival rival) {
       us_cell(row.choice.predicted_us), wrong_cell(m.wrong, Form::kTable));
   if (rival != Rival::kNone)
     text += fmt::format(" {:>10} {:>6}", us_cell(row.rival_us()), cell(row.ratio(), 2));
+  if (rival == Rival::kMpi)
+    text += fmt::format(" {:>10} {:>6}", us_cell(median(m.copied)), cell(row.copied_ratio(), 2));
   return text;
 }
 
@@ -83,6 +86,10 @@ Fields row_fields(const Row& row, Rival rival) {
       all.emplace_back("mpi_p99_us", m.rival ? nlohmann::json(m.rival->p99) : nullptr);
     }
     all.emplace_back("ratio", number_or_null(row.ratio()));
+    if (mpi) {
+      all.emplace_back("copied_us", number_or_null(median(m.copied)));
+      all.emplace_back("copied_ratio", number_or_null(row.copied_ratio()));
+    }
     all.emplace_back(its + "_wrong", wrong_json(m.rival_wrong));
   }
   if (mpi) all.emplace_back("mpi_processors_us", m.rival ? seen(m.rival->processors) : nullptr);
@@ -114,11 +121,14 @@ std::string field_help() {
   predicted        predicted_us: null without a prediction
   wrong            elements with a wrong result; null with --check none
   MPI us, ratio    mpi_us, mpi_min_us, mpi_p99_us, mpi_wrong; MPI's time over lockstep's
+  copied us, ratio copied_us, copied_ratio: the same with buffers of each process, as MPI has them
   NCCL us, ratio   nccl_us, nccl_wrong, devices, copy_gb_s; NCCL's time over lockstep's
   * ! ? ^          chosen by the planner; disturbed: a rank waited for a processor; more than
                    twice off the prediction; roof % above 120
 Fields of JSON and CSV alone:
-  reason           why the planner chooses this algorithm
+  reason           why the planner chooses this algorithm; in brackets the time of one resource:
+                   of its busiest rank (the thread that works longest), of the processors of a host
+                   (all threads together), of the memory of a host, or of the wire
   barrier_ns       a barrier of ranks 0 and 1; null if they are on different hosts
   processors_us    processor time of all ranks (of MPI: mpi_processors_us); null below 64 KiB and
                    for threads
@@ -131,7 +141,7 @@ Fields of --regret:
 Fields of --overlap, whose bytes are those of all 8 buckets together:
   compute_us, alone_us, together_us
                    medians of the backward pass, of the sums, of both together
-  hidden_percent   part of the sums' time that runs beside the backward pass; null for noise
+  hidden_percent   part of the sums' time that runs beside the backward pass; null on one host
 Fields of --reproducible:
   plain_us, reproducible_us, times, bits
                    medians of a Communicator's sums, their ratio, and a checksum of the result
@@ -150,6 +160,11 @@ std::optional<double> Row::rival_us() const {
 std::optional<double> Row::ratio() const {
   if (!measured.rival) return std::nullopt;
   return measured.rival->median / measured.in_place.median;
+}
+
+std::optional<double> Row::copied_ratio() const {
+  if (!measured.rival || !measured.copied) return std::nullopt;
+  return measured.rival->median / measured.copied->median;
 }
 
 nlohmann::json wrong_json(const Wrong& wrong) {
@@ -182,9 +197,11 @@ std::string heading(Form form, Rival rival) {
   if (form == Form::kJson) return {};
   if (form == Form::kCsv) return csv_heading(row_fields({}, rival));
   return fmt::format(
-      "{:>11} {:>10} {:<20}   {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>9} {:>6}{}", "bytes",
-      "count", "algorithm", "us", "min", "p99", "out us", "algbw", "busbw", "roof %", "predicted",
-      "wrong", rival != Rival::kNone ? fmt::format(" {:>10} {:>6}", title(rival), "ratio") : "");
+             "{:>11} {:>10} {:<20}   {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>9} {:>6}{}",
+             "bytes", "count", "algorithm", "us", "min", "p99", "out us", "algbw", "busbw",
+             "roof %", "predicted", "wrong",
+             rival != Rival::kNone ? fmt::format(" {:>10} {:>6}", title(rival), "ratio") : "") +
+         (rival == Rival::kMpi ? fmt::format(" {:>10} {:>6}", "copied us", "ratio") : "");
 }
 
 std::string to_text(const Row& row, Form form, Rival rival) {

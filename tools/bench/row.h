@@ -26,7 +26,8 @@ struct Row {
   double busbw() const { return algbw() * task.bus_factor(); }
   std::optional<double> roofline_percent() const;
   std::optional<double> rival_us() const;
-  std::optional<double> ratio() const;  // the rival's time over lockstep's, in place
+  std::optional<double> ratio() const;         // the rival's time over lockstep's, in place
+  std::optional<double> copied_ratio() const;  // the same with buffers of each process
 };
 
 enum class Form { kTable, kCsv, kJson };

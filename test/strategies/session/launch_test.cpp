@@ -154,11 +154,12 @@ TEST(Launches, ThatCannotMeetOrContradictThemselvesAreRefused) {
   Variables no_size = kTorchrun, no_rank = kTorchrun, beyond = kTorchrun, no_port = kTorchrun,
             no_tasks = kSlurm;
   no_size["WORLD_SIZE"] = "two";
-  no_rank.erase("RANK");
+  no_rank.erase("RANK"), no_rank["TORCHELASTIC_RUN_ID"] = "none";
   beyond["RANK"] = "4";
   no_port["MASTER_PORT"] = "abc";
   no_tasks["SLURM_STEP_NUM_TASKS"] = "x";
   const std::pair<Variables, const char*> cases[] = {
+      {with(kMpirun, {{"LOCKSTEP_RANK", "0"}, {"LOCKSTEP_RANKS", "1"}}), "since mpirun numbers"},
       {no_size, "RANK is '3' and WORLD_SIZE 'two': torchrun sets"},
       {no_rank, "RANK is '' and WORLD_SIZE '4'"},
       {beyond, "RANK is '4' and WORLD_SIZE '4'"},
