@@ -80,6 +80,8 @@ std::vector<Line> lines_of(const std::vector<Row>& rows, const std::string& riva
     // Roofline and rival are the same in all rows of a size.
     if (&row != rows.data() && (&row)[-1].bytes == row.bytes) continue;
     if (row.measured.rival) add_point(others, {rival, "#000000"}, row, row.measured.rival->median);
+    if (row.measured.copied)
+      add_point(others, {"copied", "#777777"}, row, row.measured.copied->median);
     if (row.measured.roofline_us)
       add_point(others, {"roofline", "#888888", true}, row, *row.measured.roofline_us);
   }

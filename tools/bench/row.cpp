@@ -53,7 +53,7 @@ std::string table(const Row& row, Rival rival) {
   if (rival != Rival::kNone)
     text += fmt::format(" {:>10} {:>6}", us_cell(row.rival_us()), cell(row.ratio(), 2));
   if (rival == Rival::kMpi)
-    text += fmt::format(" {:>10} {:>6}", us_cell(median(m.copied)), cell(row.copied_ratio(), 2));
+    text += fmt::format(" {:>10} {:>10}", us_cell(median(m.copied)), cell(row.copied_ratio(), 2));
   return text;
 }
 
@@ -121,7 +121,7 @@ std::string field_help() {
   predicted        predicted_us: null without a prediction
   wrong            elements with a wrong result; null with --check none
   MPI us, ratio    mpi_us, mpi_min_us, mpi_p99_us, mpi_wrong; MPI's time over lockstep's
-  copied us, ratio copied_us, copied_ratio: the same with buffers of each process, as MPI has them
+  copied us        copied_us, copied_ratio (MPI/copied): the same with buffers of each process, as MPI has them
   NCCL us, ratio   nccl_us, nccl_wrong, devices, copy_gb_s; NCCL's time over lockstep's
   * ! ? ^          chosen by the planner; disturbed: a rank waited for a processor; more than
                    twice off the prediction; roof % above 120
@@ -201,7 +201,7 @@ std::string heading(Form form, Rival rival) {
              "bytes", "count", "algorithm", "us", "min", "p99", "out us", "algbw", "busbw",
              "roof %", "predicted", "wrong",
              rival != Rival::kNone ? fmt::format(" {:>10} {:>6}", title(rival), "ratio") : "") +
-         (rival == Rival::kMpi ? fmt::format(" {:>10} {:>6}", "copied us", "ratio") : "");
+         (rival == Rival::kMpi ? fmt::format(" {:>10} {:>10}", "copied us", "MPI/copied") : "");
 }
 
 std::string to_text(const Row& row, Form form, Rival rival) {
@@ -215,11 +215,12 @@ std::string summary(const std::vector<Row>& rows) {
   if (predicted == 0) return {};
   std::string text =
       fmt::format("# predictions within a factor of two: {} of {}", predicted - off, predicted);
-  text += "\n# why the planner chose, by predicted times:";
+  std::string reasons;
   for (const Row& row : rows)
-    if (row.choice.chosen)
-      text += fmt::format("\n# {}, {}: {}", engine::bytes_text(double(row.bytes)),
-                          row.choice.algorithm, row.choice.reason);
+    if (row.choice.chosen && row.choice.reason != kAskedFor)
+      reasons += fmt::format("\n# {}, {}: {}", engine::bytes_text(double(row.bytes)),
+                             row.choice.algorithm, row.choice.reason);
+  if (!reasons.empty()) text += "\n# why the planner chose, by predicted times:" + reasons;
   return text;
 }
 
