@@ -105,8 +105,8 @@ class Slurm(unittest.TestCase):
         self.assertLess(took, 10)
         print(f"killed: {took:.1f} s", flush=True)
 
-    def submit(self, *words):
-        done = self.cluster.run("sbatch", "--parsable", "--chdir", str(self.top), "--output", str(self.top / "out.txt"), *words,
+    def submit(self, *words, output="out.txt"):
+        done = self.cluster.run("sbatch", "--parsable", "--chdir", str(self.top), "--output", str(self.top / output), *words,
                                 **self.variables, LOCKSTEP=program.LOCKSTEP)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.strip()
@@ -138,7 +138,8 @@ class Slurm(unittest.TestCase):
         for round in range(2):
             saved = len(program.whole(folder)) and program.whole(folder)[-1]
             self.wait_for(lambda: program.whole(folder) and program.whole(folder)[-1] > saved, "it saves nothing; ", 300)
-            other = self.submit("--nodes=4", "--partition=high", "--exclusive", "--job-name=urgent", "--wrap", "sleep 3")
+            other = self.submit("--nodes=4", "--partition=high", "--exclusive", "--job-name=urgent", "--wrap", "sleep 3",
+                                output="urgent.txt")
             self.wait_for(lambda: self.state(other) != "PENDING", "it is not pre-empted; ", 60)
             print(f"pre-empted after step {program.whole(folder)[-1]}", flush=True)
         self.wait_for(lambda: self.state(job) == "", "it does not end; ", 400)
