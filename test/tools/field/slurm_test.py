@@ -69,7 +69,7 @@ class Slurm(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done, time.monotonic() - begin
 
-    def test_steps_train_with_the_bits_of_mpirun(self):
+    def test_steps_train_as_under_mpirun(self):
         version = self.cluster.run("srun", "--version").stdout.strip()
         for tasks in (1, 2, 4):
             flags = [*DIGITS, "--json"]
@@ -82,8 +82,8 @@ class Slurm(unittest.TestCase):
                     self.assertEqual(found["replicas"], tasks)
                     self.assertEqual([found[key] for key in ("loss", "test_loss", "test_accuracy")],
                                      [wanted[key] for key in ("loss", "test_loss", "test_accuracy")])
-                    print(f"{version}, --mpi={mpi}, {tasks} tasks: accuracy {found['test_accuracy']:.4f}, the bits of "
-                          f"mpirun; {took:.1f} s, under mpirun {alone:.1f} s", flush=True)
+                    print(f"{version}, --mpi={mpi}, {tasks} tasks: accuracy {found['test_accuracy']:.4f}, loss, test loss and accuracy as "
+                          f"under mpirun, to all digits; {took:.1f} s, under mpirun {alone:.1f} s", flush=True)
 
     def test_a_task_that_is_killed_is_named_and_the_step_ends(self):
         job = subprocess.Popen(["srun", "--mpi=none", "-N3", "-n3", program.LOCKSTEP, *TRAIN, "--steps", "1000000",
