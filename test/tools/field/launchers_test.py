@@ -46,7 +46,8 @@ class Launchers(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][0])
         self.assertEqual([found[key] for key in BITS], [self.of_mpirun(tasks)[key] for key in BITS], launcher)
-        print(f"{launcher}, {tasks} tasks: accuracy {found['test_accuracy']:.4f}, loss, test loss and accuracy as under mpirun, to all digits; {took:.1f} s", flush=True)
+        print(f"{launcher}, {tasks} tasks: accuracy {found['test_accuracy']:.4f}, losses as under mpirun to all digits; "
+              f"{took:.1f} s", flush=True)
 
     def test_mpich(self):
         mpiexec = FOLDER / "mpich/bin/mpiexec"

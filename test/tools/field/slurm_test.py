@@ -82,8 +82,8 @@ class Slurm(unittest.TestCase):
                     self.assertEqual(found["replicas"], tasks)
                     self.assertEqual([found[key] for key in ("loss", "test_loss", "test_accuracy")],
                                      [wanted[key] for key in ("loss", "test_loss", "test_accuracy")])
-                    print(f"{version}, --mpi={mpi}, {tasks} tasks: accuracy {found['test_accuracy']:.4f}, loss, test loss and accuracy as "
-                          f"under mpirun, to all digits; {took:.1f} s, under mpirun {alone:.1f} s", flush=True)
+                    print(f"{version}, --mpi={mpi}, {tasks} tasks: accuracy {found['test_accuracy']:.4f}, losses as "
+                          f"under mpirun to all digits; {took:.1f} s, under mpirun {alone:.1f} s", flush=True)
 
     def test_a_task_that_is_killed_is_named_and_the_step_ends(self):
         job = subprocess.Popen(["srun", "--mpi=none", "-N3", "-n3", program.LOCKSTEP, *TRAIN, "--steps", "1000000",
