@@ -106,18 +106,24 @@ void require_possible(const RenderFlags& f) {
                   "--form mpijob is for all-reduce; jobs with --servers need --form job");
 }
 
-Json metadata(const RenderFlags& f, const std::string& name) {
-  return {{"name", name}, {"labels", {{"app", f.name}}}};
+// Returns a document. `version` and `kind` say which API it belongs to.
+Json resource(const RenderFlags& f, const char* version, const char* kind, const std::string& name,
+              Json spec) {
+  return {{"apiVersion", version},
+          {"kind", kind},
+          {"metadata", {{"name", name}, {"labels", {{"app", f.name}}}}},
+          {"spec", std::move(spec)}};
+}
+
+// Returns the template of pods that selectors find by a label.
+Json pod_template(const std::string& label, Json pod) {
+  return {{"metadata", {{"labels", {{"app", label}}}}}, {"spec", std::move(pod)}};
 }
 
 Json headless_service(const RenderFlags& f) {
-  return {{"apiVersion", "v1"},
-          {"kind", "Service"},
-          {"metadata", metadata(f, f.name)},
-          {"spec",
-           {{"clusterIP", "None"},
-            {"publishNotReadyAddresses", true},
-            {"selector", {{"app", f.name}}}}}};
+  return resource(
+      f, "v1", "Service", f.name,
+      {{"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", {{"app", f.name}}}});
 }
 
 Json container(const RenderFlags& f, const std::string& name, std::vector<std::string> command,
@@ -158,14 +164,10 @@ Json job(const RenderFlags& f, const std::string& name, Json pod) {
             {"onPodConditions", Json::array({{{"type", "DisruptionTarget"}, {"status", "True"}}})}},
        exits("Ignore", {kTryAgain, exit_code_of_signal(SIGTERM)}),
        exits("FailJob", {kUsage, kBadData})});
-  return {
-      {"apiVersion", "batch/v1"},
-      {"kind", "Job"},
-      {"metadata", metadata(f, name)},
-      {"spec",
-       {{"backoffLimit", 12},
-        {"podFailurePolicy", {{"rules", std::move(rules)}}},
-        {"template", {{"metadata", {{"labels", {{"app", f.name}}}}}, {"spec", std::move(pod)}}}}}};
+  return resource(f, "batch/v1", "Job", name,
+                  {{"backoffLimit", 12},
+                   {"podFailurePolicy", {{"rules", std::move(rules)}}},
+                   {"template", pod_template(f.name, std::move(pod))}});
 }
 
 // Adds an index to each pod of a job, by which the others find it. The job has succeeded when the
@@ -223,11 +225,11 @@ std::vector<Json> indexed_jobs(const RenderFlags& f) {
   std::vector<Json> all{headless_service(f)};
   if (f.servers == 0) {
     Json worker = container(f, "worker", train_command(f), true);
-    worker["env"] = Json::array(
-        {from_field("LOCKSTEP_RANK", kIndex),
-         {{"name", "LOCKSTEP_RANKS"}, {"value", std::to_string(f.workers)}},
-         {{"name", "LOCKSTEP_RENDEZVOUS"}, {"value", fmt::format("{0}-0.{0}:{1}", f.name, kPort)}},
-         secret(f)});
+    worker["env"] = Json::array({from_field("LOCKSTEP_RANK", kIndex),
+                                 {{"name", "LOCKSTEP_RANKS"}, {"value", std::to_string(f.workers)}},
+                                 {{"name", "LOCKSTEP_RENDEZVOUS"},
+                                  {"value", fmt::format("{0}-0.{0}:{1}", f.name, kPort)}}});
+    if (needs_secret(f)) worker["env"].push_back(secret(f));
     all.push_back(indexed(job(f, f.name, pod(f, std::move(worker))), f.workers, f.name));
     return all;
   }
@@ -248,23 +250,19 @@ Json mpi_job(const RenderFlags& f) {
                                    "-n",     std::to_string(f.workers)};
   for (const std::string& word : train_command(f)) command.push_back(word);
   const auto replica = [&](int replicas, Json container) {
-    return Json{
-        {"replicas", replicas},
-        {"template",
-         {{"metadata", {{"labels", {{"app", f.name}}}}}, {"spec", pod(f, std::move(container))}}}};
+    return Json{{"replicas", replicas},
+                {"restartPolicy", "Never"},
+                {"template", pod_template(f.name, pod(f, std::move(container)))}};
   };
-  return {{"apiVersion", "kubeflow.org/v2beta1"},
-          {"kind", "MPIJob"},
-          {"metadata", metadata(f, f.name)},
-          {"spec",
-           {{"slotsPerWorker", 1},
-            {"launcherCreationPolicy", "WaitForWorkersReady"},
-            {"mpiImplementation", "OpenMPI"},
-            {"runPolicy", {{"cleanPodPolicy", "Running"}, {"backoffLimit", 12}}},
-            {"mpiReplicaSpecs",
-             {{"Launcher", replica(1, container(f, "launcher", std::move(command), false))},
-              {"Worker",
-               replica(f.workers, container(f, "worker", {"/usr/sbin/sshd", "-De"}, true))}}}}}};
+  return resource(f, "kubeflow.org/v2beta1", "MPIJob", f.name,
+                  {{"slotsPerWorker", 1},
+                   {"launcherCreationPolicy", "WaitForWorkersReady"},
+                   {"mpiImplementation", "OpenMPI"},
+                   {"runPolicy", {{"cleanPodPolicy", "Running"}, {"backoffLimit", 12}}},
+                   {"mpiReplicaSpecs",
+                    {{"Launcher", replica(1, container(f, "launcher", std::move(command), false))},
+                     {"Worker", replica(f.workers, container(f, "worker", {"/usr/sbin/sshd", "-De"},
+                                                             true))}}}});
 }
 
 Json tensorboard(const RenderFlags& f) {
@@ -273,15 +271,10 @@ Json tensorboard(const RenderFlags& f) {
       container(f, "tensorboard",
                 {"tensorboard", "--bind_all", "--logdir", value_of(f.flags, "--summary")}, false);
   one["image"] = f.tensorboard_image;
-  Json spec = pod(f, std::move(one));
-  return {
-      {"apiVersion", "apps/v1"},
-      {"kind", "Deployment"},
-      {"metadata", metadata(f, name)},
-      {"spec",
-       {{"replicas", 1},
-        {"selector", {{"matchLabels", {{"app", name}}}}},
-        {"template", {{"metadata", {{"labels", {{"app", name}}}}}, {"spec", std::move(spec)}}}}}};
+  return resource(f, "apps/v1", "Deployment", name,
+                  {{"replicas", 1},
+                   {"selector", {{"matchLabels", {{"app", name}}}}},
+                   {"template", pod_template(name, pod(f, std::move(one)))}});
 }
 
 // Returns what a user has to do besides, a line each.

@@ -12,7 +12,7 @@ namespace lockstep::tools {
 
 nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strategy,
                             const engine::History& history);
-// What --help says of the fields of the object.
+// Describes the fields of the object and of the log, for --help.
 std::string result_help();
 
 // Returns "a worker pulled 1 MiB and pushed 2 MiB per step". `steps`: the number of steps that

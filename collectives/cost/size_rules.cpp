@@ -18,18 +18,18 @@ using engine::require;
 
 constexpr std::array<std::pair<std::string_view, std::size_t>, 13> kUnits{
     {{"b", 1},
-     {"t", std::size_t(1) << 40},
-     {"tib", std::size_t(1) << 40},
-     {"tb", 1'000'000'000'000},
      {"k", 1 << 10},
      {"m", 1 << 20},
      {"g", 1 << 30},
+     {"t", std::size_t(1) << 40},
      {"kib", 1 << 10},
      {"mib", 1 << 20},
      {"gib", 1 << 30},
+     {"tib", std::size_t(1) << 40},
      {"kb", 1'000},
      {"mb", 1'000'000},
-     {"gb", 1'000'000'000}}};
+     {"gb", 1'000'000'000},
+     {"tb", 1'000'000'000'000}}};
 constexpr double kMostSize = 0x1p60;
 
 SizeRule parse_rule(std::string_view entry) {

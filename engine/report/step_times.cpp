@@ -14,8 +14,8 @@ constexpr double kFewSteps = 10;  // too few for a conclusion
 constexpr double kMuch = 0.1;     // fractions of a step worth a line
 constexpr double kLittle = 0.01;
 
-// Returns "0.31 ms", "12.5 ms" or "1520 ms".
-std::string milliseconds(double seconds) {
+// Returns "0.31 ms", "12.5 ms" or "1.52 s".
+std::string duration(double seconds) {
   const double ms = seconds * 1e3;
   if (ms >= 1000) return fmt::format("{:.{}f} s", ms / 1000, ms < 10'000 ? 2 : 1);
   return fmt::format("{:.{}f} ms", ms, ms < 10 ? 2 : ms < 100 ? 1 : 0);
@@ -84,11 +84,11 @@ bool StepTimes::communication_bound() const {
 std::string StepTimes::describe() const {
   const RankTimes& rank = ranks[std::size_t(slowest)];
   std::string text = fmt::format("a step takes {} (median) and {} (99th percentile)",
-                                 milliseconds(rank.step), milliseconds(rank.step_p99));
+                                 duration(rank.step), duration(rank.step_p99));
   if (ranks.size() == 1 || rank.steps < kFewSteps) return text;
   text += "; the medians of its parts:";
   const auto part = [&](double seconds, const std::string& what) {
-    text += fmt::format("\n{:>10}  {}", milliseconds(seconds), what);
+    text += fmt::format("\n{:>10}  {}", duration(seconds), what);
   };
   part(rank.work, fmt::format("work of rank {}, the slowest", slowest));
   part(exposed, "communication that computation does not hide");
@@ -108,7 +108,7 @@ std::string StepTimes::warning() const {
   return fmt::format(
       "communication takes longer than computation ({} instead of {} per step): a larger batch "
       "or fewer replicas use the machine better",
-      milliseconds(exposed), milliseconds(ranks[std::size_t(slowest)].work));
+      duration(exposed), duration(ranks[std::size_t(slowest)].work));
 }
 
 }  // namespace lockstep::engine

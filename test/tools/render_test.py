@@ -101,6 +101,10 @@ class Render(Case):
         self.assertEqual(spec["successPolicy"], {"rules": [{"succeededIndexes": "0"}]})
         self.assertNotRegex(text, r"secret=[0-9a-f]")
 
+    def test_one_worker_needs_no_secret(self):
+        _, text = self.manifests("--workers", "1")
+        self.assertNotIn("secret", text)
+
     def test_tasks_with_servers_have_one_cluster_and_indices_of_their_own(self):
         documents, _ = self.manifests("--workers", "3", "--servers", "2", "--name", "a-b", "--", "--model", "mlp")
         configs = []
@@ -138,6 +142,9 @@ class Render(Case):
         self.assertEqual(launcher["template"]["spec"]["containers"][0]["command"],
                          ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-n", "4", "lockstep", "train", "--model", "mlp"])
         self.assertNotIn("secret", text)
+        for replica in (launcher, worker):
+            self.assertEqual(replica["restartPolicy"], "Never")
+            self.assertNotIn("restartPolicy", replica["template"]["spec"])
 
     def test_mistakes_are_refused(self):
         for arguments, words in (

@@ -70,11 +70,6 @@ Fields overlap_fields(const Overlap& o) {
 
 }  // namespace
 
-std::optional<double> Overlap::hidden_percent() const {
-  if (task.one_host() || together_us < compute_us) return std::nullopt;
-  return 100 * (compute_us + alone_us - together_us) / alone_us;
-}
-
 Overlap overlap(const Rank& rank, Meeting& meeting, const Setting& setting, const Choice& choice,
                 std::size_t count) {
   Overlap found;

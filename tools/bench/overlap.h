@@ -29,7 +29,10 @@ struct Overlap {
   // Returns the part of the sums' time that runs beside the backward pass. Returns nothing on one
   // host, where processors do both, and for noise: if both together took less time than the
   // backward pass alone.
-  std::optional<double> hidden_percent() const;
+  std::optional<double> hidden_percent() const {
+    if (task.one_host() || together_us < compute_us) return std::nullopt;
+    return 100 * (compute_us + alone_us - together_us) / alone_us;
+  }
 };
 
 Overlap overlap(const Rank& rank, Meeting& meeting, const Setting& setting, const Choice& choice,

@@ -121,7 +121,7 @@ std::string field_help() {
   predicted        predicted_us: null without a prediction
   wrong            elements with a wrong result; null with --check none
   MPI us, ratio    mpi_us, mpi_min_us, mpi_p99_us, mpi_wrong; MPI's time over lockstep's
-  copied us        copied_us, copied_ratio (MPI/copied): the same with buffers of each process, as MPI has them
+  copied us        copied_us, copied_ratio (MPI/copied): with buffers of each process, as MPI's
   NCCL us, ratio   nccl_us, nccl_wrong, devices, copy_gb_s; NCCL's time over lockstep's
   * ! ? ^          chosen by the planner; disturbed: a rank waited for a processor; more than
                    twice off the prediction; roof % above 120

@@ -39,7 +39,7 @@ std::string wrong_cell(const Wrong& wrong, Form form);
 // Returns the marks after an algorithm in a table: "*" if the planner would choose it, and "!" if a
 // rank waited for a processor; else blanks.
 std::string marks(const Choice& choice, const collectives::ProcessorWait& wait);
-// What --help says of the columns.
+// Describes the columns and fields, for --help.
 std::string field_help();
 constexpr const char* kMarked = "*: chosen by the planner";
 constexpr const char* kDisturbed = "!: a rank waited for a processor";

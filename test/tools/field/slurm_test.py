@@ -23,7 +23,6 @@ TRAIN = ["train", "--model", "mlp", "--examples", "300", "--batch", "50", "--thr
          "--update", "fused", "--eval", "0"]
 DIGITS = ["train", "--model", "mnist_cnn", "--examples", "3000", "--epochs", "2", "--batch", "64", "--threads", "1",
           "--algorithm", "ring", "--update", "fused"]
-LONG = ["--steps", "1500", "--every", "100"]
 
 
 def bits(folder):
