@@ -96,7 +96,7 @@ void Progress::steps(const engine::History& history) {
                       (history.examples_per_second > 0 ? fmt::format(", {:.0f} examples/s (median)",
                                                                      history.examples_per_second)
                                                        : ""),
-                  history.times ? "; " + history.times->describe() : ""));
+                  history.times ? "\n" + history.times->describe() : ""));
 }
 
 std::string Progress::evaluation_text(const engine::Evaluation& test, const std::string& when) {

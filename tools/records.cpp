@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <iterator>
 #include <span>
 #include <vector>
 
 #include "engine/base/version.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/train/job_trace.h"
 
 namespace lockstep::tools {
@@ -31,10 +29,7 @@ constexpr std::int64_t kProfiled = 20;  // steps in a trace by default
 }  // namespace
 
 Records::Records(const TrainFlags& f, bool chief, const engine::Log& log)
-    : log_(log),
-      folder_(f.files.checkpoints),
-      log_file_(f.files.log),
-      trace_file_(f.files.profile) {
+    : log_(log), log_file_(f.files.log), trace_file_(f.files.profile) {
   if (!f.files.profile.empty()) profile_.emplace(f.files.profile_steps.value_or(kProfiled));
   if (!chief) return;
   if (!f.files.log.empty()) events_.emplace(f.files.log, log);
@@ -120,7 +115,6 @@ void Records::evaluation(const engine::Evaluation& test, std::int64_t steps, std
 }
 
 void Records::checkpoint(std::int64_t step) {
-  checkpoint_ = step;
   if (events_) events_->write("checkpoint", {{"step", step}});
 }
 
@@ -137,8 +131,6 @@ void Records::close(engine::Strategy& strategy) {
 
 std::vector<std::string> Records::files() const {
   std::vector<std::string> files;
-  if (checkpoint_ >= 0)
-    files.push_back(std::filesystem::path(folder_) / engine::checkpoint_name(checkpoint_));
   if (events_ && events_->whole()) files.push_back(log_file_);
   if (summary_ && summary_->whole()) files.push_back(summary_->path());
   if (trace_) files.push_back(trace_file_);

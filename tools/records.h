@@ -51,14 +51,13 @@ class Records {
   void failed(const std::string& error) { end(step_, error); }
   // Writes the trace after training. Collective.
   void close(engine::Strategy& strategy);
-  // Returns the files that the chief wrote, with only the last checkpoint. Call it after close.
+  // Returns the files that the chief wrote, without checkpoints. Call it after close.
   std::vector<std::string> files() const;
 
  private:
   engine::Log log_;
-  std::string folder_, log_file_, trace_file_;  // as the flags name them
-  std::int64_t checkpoint_ = -1;                // step of the last checkpoint
-  std::int64_t step_ = 0;                       // last one that was reported
+  std::string log_file_, trace_file_;  // as the flags name them
+  std::int64_t step_ = 0;              // last one that was reported
   std::optional<engine::EventLog> events_;
   std::optional<engine::Summary> summary_;
   std::optional<engine::Profile> profile_;

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 
@@ -16,7 +15,6 @@
 #include "collectives/topology/machine.h"
 #include "engine/base/brief.h"
 #include "engine/base/quantity.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/runtime/devices.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
@@ -35,10 +33,9 @@
 #include "tools/progress.h"
 #include "tools/records.h"
 #include "tools/signals.h"
-#include "tools/standard_streams.h"
 #include "tools/strategy_choice.h"
 #include "tools/train_flags.h"
-#include "tools/train_result.h"
+#include "tools/train_reports.h"
 
 namespace lockstep::tools {
 namespace {
@@ -222,12 +219,6 @@ TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
   return f;
 }
 
-// Returns the first two lines: the replicas and the algorithm.
-std::string in_brief(const std::string& explained) {
-  const std::size_t end = explained.find('\n', explained.find('\n') + 1);
-  return end == std::string::npos ? explained : explained.substr(0, end) + "   [-v for details]";
-}
-
 // Runs a job with servers: the processes that a launcher started become its tasks.
 int run_tasks(const TrainFlags& f, const Program& program, const strategies::Launch& launch) {
   together([&] { naming_the_file(program.configured, [&] { check_together(f, launch.size); }); });
@@ -266,116 +257,6 @@ engine::FitOptions fit_options(const TrainFlags& f, const engine::data::Sets& se
   fit.interrupt = &interrupt;
   return fit;
 }
-
-bool has_checkpoints(const std::string& folder) {
-  const auto storage = engine::posix_storage();
-  try {
-    return !engine::Checkpoints(*storage, folder, 1, Log("", Log::Level::kError)).steps().empty();
-  } catch (const engine::Error&) {
-    return false;  // `fit` reports the error
-  }
-}
-
-// Reports of a run to people and files. With --quiet only `results_` prints.
-class Reports {
- public:
-  Reports(const TrainFlags& f, const engine::data::Sets& sets, const engine::Strategy& strategy,
-          Records& records, std::string optimizer, const Log& log)
-      : f_(f),
-        sets_(sets),
-        strategy_(strategy),
-        records_(records),
-        log_(log),
-        optimizer_(std::move(optimizer)),
-        fresh_(!f.files.checkpoints.empty() && !has_checkpoints(f.files.checkpoints)),
-        chief_(strategy.membership().chief),
-        progress_(chief_ && !f.verbosity.quiet),
-        results_(chief_) {}
-
-  // Registers this object for the events of `fit`; it must outlive the run.
-  void listen(engine::FitOptions& fit) {
-    interrupt_ = fit.interrupt;
-    fit.profile = records_.profile();
-    fit.on_open = [this](std::int64_t done, std::int64_t steps) { begin(done, steps); };
-    fit.on_step = [this](const engine::StepReport& report) {
-      progress_.step(report);
-      records_.step(report);
-    };
-    fit.on_epoch = [this](const engine::EpochReport& report) { progress_.epoch(report); };
-    fit.on_evaluation = [this](const engine::Evaluation& test, std::int64_t steps,
-                               std::int64_t epochs) {
-      progress_.evaluation(test, steps, epochs);
-      records_.evaluation(test, steps, epochs);
-    };
-    fit.on_checkpoint = [this](std::int64_t step) {
-      records_.checkpoint(step);
-      if (f_.verbosity.verbose)
-        progress_.say(fmt::format("saved step {} in {}", step, f_.files.checkpoints));
-    };
-  }
-
-  void end(const engine::History& history, const std::vector<std::string>& memory,
-           engine::Strategy& strategy) {
-    progress_.close();
-    progress_.steps(history);
-    if (history.traffic) progress_.say(traffic_text(*history.traffic, history.traffic_steps));
-    for (const std::string& line : memory) progress_.say(line);
-    records_.close(strategy);
-    const std::string end = history.interrupted == 0 ? "done" : signal_name(history.interrupted);
-    records_.end(history.steps, end);
-    for (const std::string& file : records_.files()) f_.verbosity.written(file);
-    if (history.interrupted != 0) {
-      const int rank = history.interrupted_rank;
-      const std::string stopped =
-          fmt::format("stopped by {}{} after step {}", end,
-                      rank == 0 ? "" : fmt::format(" to rank {}", rank), history.steps);
-      results_.say(f_.files.checkpoints.empty()
-                       ? stopped + ", and nothing was saved; --checkpoints names a folder"
-                       : fmt::format("{}, which was saved in {}; the same command continues there",
-                                     stopped, f_.files.checkpoints));
-    }
-    if (chief_ && f_.json) {
-      print(train_result(f_, strategy_, history).dump() + "\n");
-    } else if (chief_ && f_.verbosity.quiet && history.interrupted == 0) {
-      const std::string steps = engine::count_text(std::uint64_t(history.steps), "step");
-      if (history.test) {
-        print(Progress::evaluation_text(*history.test, steps) + "\n");
-      } else if (history.steps > history.first_step) {
-        print(fmt::format("loss of step {}: {:.4f}\n", history.steps, history.loss));
-      }
-    }
-  }
-
- private:
-  void begin(std::int64_t done, std::int64_t steps) {
-    progress_.begin();
-    for (const std::string& warning : sets_.warnings) log_.warning("{}", warning);
-    progress_.say(fmt::format(
-        "{} on {}{}", f_.model, sets_.train->describe(),
-        fresh_ ? fmt::format("; {} holds no checkpoint yet", engine::brief(f_.files.checkpoints))
-               : ""));
-    fresh_ = false;  // after a retry the run begins again
-    if (!sets_.test && f_.data.data != "random") {
-      progress_.say(fmt::format(
-          "there will be no test accuracy, because {} has no test data: {}", f_.data.data,
-          sets_.test_files.empty() ? "name a file of them with --test" : sets_.test_files));
-    }
-    records_.start(f_, strategy_, optimizer_, sets_.train->describe(), done, steps);
-    progress_.say(f_.verbosity.verbose ? strategy_.explain() : in_brief(strategy_.explain()));
-    if (f_.placement) results_.say(strategy_.placement());
-  }
-
-  const TrainFlags& f_;
-  const engine::data::Sets& sets_;
-  const engine::Strategy& strategy_;
-  Records& records_;
-  const Log& log_;
-  const std::atomic<int>* interrupt_ = nullptr;
-  std::string optimizer_;  // as text
-  bool fresh_;             // the folder holds no checkpoint before the run
-  bool chief_;
-  Progress progress_, results_;
-};
 
 void warn_of_idle_replicas(const TrainFlags& f, std::size_t replicas, const Log& log) {
   if (f.data.global_batch >= replicas) return;
@@ -427,7 +308,7 @@ int train(const TrainFlags& given, const Program& program) {
     launch.size = int(cluster->spec.workers.size());
   }
   const bool first = !launch.present || launch.rank == 0;
-  Log log(launch.size > 1 ? fmt::format("process {}", launch.rank) : "",
+  Log log(first ? "" : fmt::format("process {}", launch.rank),
           first ? f.verbosity.level() : Log::Level::kWarning);
   // Errors in flags are reported before waiting for other processes.
   const auto flags = [&](auto body, bool each_host = false) {
@@ -462,7 +343,7 @@ int train(const TrainFlags& given, const Program& program) {
   trainer_options.model = f.model;
   trainer_options.log = log;
   engine::Trainer trainer(*strategy, std::move(graph), rule, trainer_options);
-  Reports reports(f, sets, *strategy, *records, rule.describe(), log);
+  TrainReports reports(f, sets, *strategy, *records, rule.describe(), log);
   const std::atomic<int>& interrupt = watch_signals();
   std::optional<SignalAnswer> answer;
   if (membership.chief && !f.verbosity.quiet)

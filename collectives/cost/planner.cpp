@@ -282,7 +282,8 @@ Choice Choices::choose(std::size_t bytes) const {
                 : fmt::format(", but sends {:.0f} messages instead of {:.0f}", its.messages,
                               mine.messages);
       else if (prices[other].seconds < choice.seconds)
-        choice.reason += fmt::format(", and {} comes first in the list", choice.algorithm);
+        choice.reason +=
+            fmt::format(", and ties go to {}, which is listed first", choice.algorithm);
       if (than != none) choice.reason += fmt::format("; next slower is {}: ", algorithms_[than]);
     }
     if (than != none)

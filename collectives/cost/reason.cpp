@@ -41,14 +41,10 @@ std::vector<Need> needs(const Price& price) {
 }
 
 std::string_view part_name(HostPart part) {
-  static constexpr std::array<std::string_view, 5> kNames{
-      "the processors of a host", "the memory of a host", "the memory of a device",
-      "the port of a device", "a link between two devices"};
+  static constexpr std::array<std::string_view, 5> kNames{"the processors", "memory",
+                                                          "device memory", "the port of a device",
+                                                          "a link between two devices"};
   return kNames[std::size_t(part)];
-}
-
-std::string rounds_text(double rounds) {
-  return engine::count_text(rounds < 1.5 ? 1 : std::uint64_t(rounds + 0.5), "communication round");
 }
 
 // Factor by which a need must exceed an earlier one to replace it. Smaller differences are noise.
@@ -67,78 +63,73 @@ class Comparison {
 
   double saved(Need need) const { return seconds(than_, need) - seconds(mine_, need); }
 
-  // Returns a text such as "direct sends 44 KiB from a host (15.6 us of the wire), ring 64 KiB
-  // (22.8 us)".
+  // Returns a text such as "direct sends 44 KiB per host, ring 64 KiB".
   std::string less(Need need) const {
-    const std::string take = time_text(seconds(mine_, need));
-    const std::string takes = time_text(seconds(than_, need));
-    if (need == kWire) return sends(" of the wire", need);
+    if (need == kWire) return sends();
     // There are as many rounds, but fewer of them are messages.
     if (need == kRounds && std::abs(mine_.rounds - than_.rounds) < 0.5)
-      return fmt::format("{} takes {} for {}, {} {}", name_, take, rounds_text(mine_.rounds),
-                         other_, takes);
+      return times("{}'s communication rounds take {}, {}'s {}", need);
     if (need == kRounds)
-      return fmt::format("{} needs {} ({}), {} {:.0f} ({})", name_, rounds_text(mine_.rounds), take,
-                         other_, than_.rounds, takes);
+      return fmt::format(
+          "{} needs {}, {} {:.0f}", name_,
+          engine::count_text(std::max<std::uint64_t>(1, std::uint64_t(mine_.rounds + 0.5)),
+                             "communication round"),
+          other_, than_.rounds);
     const bool processors = need == kPart && mine_.part == HostPart::kProcessors;
     if (processors || need == kWork) {
-      const char* const of = processors ? " of its processors" : " of its busiest rank";
       const double sent = mine_.wire_bytes / than_.wire_bytes;
       const double moved = mine_.memory_bytes / than_.memory_bytes;
-      if (sent < kFewer && !(moved < sent)) return sends(of, need);
-      if (moved < kFewer) return moves(of, need);
-      return fmt::format("{} keeps {} busy for {}, {} for {}", name_,
-                         processors ? "the processors" : "its busiest rank", take, other_, takes);
+      if (sent < kFewer && !(moved < sent)) return sends();
+      if (moved < kFewer) return moves();
+      return times(processors ? "{} keeps the processors busy for {}, {} for {}"
+                              : "{} keeps its busiest rank busy for {}, {} for {}",
+                   need);
     }
     if (mine_.part == HostPart::kMemory && than_.part == HostPart::kMemory &&
         mine_.memory_bytes < kFewer * than_.memory_bytes)
-      return moves("", need);
+      return moves();
     if (mine_.part == than_.part)
-      return fmt::format("{} keeps {} busy for {}, {} for {}", name_, part_name(mine_.part), take,
-                         other_, takes);
-    return fmt::format("{} takes {} ({} of {}), {} {} ({} of {})", name_, time_text(mine_.seconds),
-                       take, part_name(mine_.part), other_, time_text(than_.seconds), takes,
-                       part_name(than_.part));
+      return fmt::format("{} keeps {} busy for {}, {} for {}", name_, part_name(mine_.part),
+                         time_text(seconds(mine_, need)), other_, time_text(seconds(than_, need)));
+    return fmt::format("{} is limited by {} ({}), {} by {} ({})", name_, part_name(mine_.part),
+                       time_text(seconds(mine_, need)), other_, part_name(than_.part),
+                       time_text(seconds(than_, need)));
   }
 
-  // Returns a text such as "the wire is the bottleneck: it is idle for 0.1 ms of 5.3 ms with
-  // direct, for 1.2 ms of 6.4 ms with ring".
+  // Returns a text such as "the wire limits both: direct leaves it idle for 0.1 ms, ring for
+  // 1.2 ms".
   std::string idle(Need need) const {
     const auto rest = [&](const Price& price) {
       return time_text(std::max(0.0, price.seconds - seconds(price, need)));
     };
     if (need == kRounds)
-      return fmt::format("apart from {} ({}), {} takes {}, and {} without its own {}",
-                         rounds_text(mine_.rounds), time_text(mine_.round_seconds), name_,
-                         rest(mine_), other_, rest(than_));
-    const bool many = need == kPart && mine_.part == HostPart::kProcessors;
+      return fmt::format("besides its communication rounds, {} takes {}, {} {}", name_, rest(mine_),
+                         other_, rest(than_));
+    const bool processors = need == kPart && mine_.part == HostPart::kProcessors;
     const std::string_view what = need == kWire   ? "the wire"
                                   : need == kPart ? part_name(mine_.part)
-                                                  : "the busiest rank";
-    const bool limit = seconds(mine_, need) > kHardlyPauses * mine_.seconds;
-    if (!limit)
-      return fmt::format("{} waits less: {} {} idle for {} of {}, with {} for {} of {}", name_,
-                         what, many ? "are" : "is", rest(mine_), time_text(mine_.seconds), other_,
-                         rest(than_), time_text(than_.seconds));
-    return fmt::format("{} {} the bottleneck: {} idle for {} of {} with {}, for {} of {} with {}",
-                       what, many ? "are" : "is", many ? "they are" : "it is", rest(mine_),
-                       time_text(mine_.seconds), name_, rest(than_), time_text(than_.seconds),
-                       other_);
+                                                  : "its busiest rank";
+    const bool limit = need != kWork && seconds(mine_, need) > kHardlyPauses * mine_.seconds;
+    return fmt::format("{}{} leaves {} idle for {}, {} for {}",
+                       limit ? fmt::format("{} limit{} both: ", what, processors ? "" : "s") : "",
+                       name_,
+                       !limit       ? what
+                       : processors ? "them"
+                                    : "it",
+                       rest(mine_), other_, rest(than_));
   }
 
  private:
-  std::string sends(const char* of, Need need) const {
-    return compared("sends", mine_.wire_bytes, "from a host", than_.wire_bytes, of, need);
-  }
-  std::string moves(const char* of, Need need) const {
-    return compared("moves", mine_.memory_bytes, "through host memory", than_.memory_bytes, of,
-                    need);
-  }
-  std::string compared(const char* verb, double mine, const char* where, double than,
-                       const char* of, Need need) const {
-    return fmt::format("{} {} {} {} ({}{}), {} {} ({})", name_, verb, engine::bytes_text(mine),
-                       where, time_text(seconds(mine_, need)), of, other_, engine::bytes_text(than),
+  // Formats both names, each with its time of the need.
+  std::string times(fmt::string_view text, Need need) const {
+    return fmt::format(fmt::runtime(text), name_, time_text(seconds(mine_, need)), other_,
                        time_text(seconds(than_, need)));
+  }
+  std::string sends() const { return compared("sends", "per host", &Price::wire_bytes); }
+  std::string moves() const { return compared("moves", "through memory", &Price::memory_bytes); }
+  std::string compared(const char* verb, const char* where, double Price::*bytes) const {
+    return fmt::format("{} {} {} {}, {} {}", name_, verb, engine::bytes_text(mine_.*bytes), where,
+                       other_, engine::bytes_text(than_.*bytes));
   }
 
   std::string_view name_, other_;
@@ -171,8 +162,8 @@ std::string reason(std::string_view name, const Price& mine, std::string_view ot
   if (mine.trial != 1 || than.trial != 1) {
     if (seconds_by_costs(mine) < seconds_by_costs(than))
       return reason(name, scaled(mine), other, scaled(than));
-    return fmt::format("{} takes {} and {} {}, as measured on these ranks", name,
-                       time_text(mine.seconds), other, time_text(than.seconds));
+    return fmt::format("measured on these ranks: {} takes {}, {} {}", name, time_text(mine.seconds),
+                       other, time_text(than.seconds));
   }
   const Comparison comparison(name, mine, other, than);
   const double gain = than.seconds - mine.seconds;

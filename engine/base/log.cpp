@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "engine/base/log.h"
 
+#include <fmt/chrono.h>
 #include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <unistd.h>
 
+#include <ctime>
+#include <iterator>
+#include <memory>
 #include <mutex>
 
 #include "engine/base/error.h"
@@ -53,10 +59,27 @@ class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
   Log::Sink function_;
 };
 
-// Returns a sink for standard error, colored only on a terminal.
+// Writes the date and the level of warnings and errors, and nothing for other lines.
+class WarningPrefix final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm& time,
+              spdlog::memory_buf_t& to) override {
+    if (message.level < spdlog::level::warn) return;
+    fmt::format_to(std::back_inserter(to), "{:%Y-%m-%d %H:%M:%S} {}: ", time,
+                   message.level == spdlog::level::warn ? "warning" : "error");
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<WarningPrefix>();
+  }
+};
+
+// Returns a sink for standard error. On a terminal it erases a line of progress and has colors.
 spdlog::sink_ptr standard_error() {
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(spdlog::color_mode::automatic);
-  sink->set_pattern("%Y-%m-%d %H:%M:%S %^%l%$ %v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  const char* const erase = isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "";
+  formatter->add_flag<WarningPrefix>('*').set_pattern(fmt::format("{}%^%*%$%v", erase));
+  sink->set_formatter(std::move(formatter));
   return sink;
 }
 

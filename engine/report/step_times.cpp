@@ -90,7 +90,7 @@ std::string StepTimes::describe() const {
   const auto part = [&](double seconds, const std::string& what) {
     text += fmt::format("\n{:>10}  {}", duration(seconds), what);
   };
-  part(rank.work, fmt::format("work of rank {}, the slowest", slowest));
+  part(rank.work, fmt::format("computation of rank {}, the slowest", slowest));
   part(exposed, "communication that computation does not hide");
   const double least = kLittle * rank.step;  // less is not worth a line
   if (waited_for_slowest > least)

@@ -61,6 +61,7 @@ struct Trainer::Fit {
   std::optional<Checkpoints> checkpoints;
   History history;
   bool measured = false;  // set once, early in the run
+  std::optional<RunState> restored;
 };
 
 Trainer::Trainer(Strategy& strategy, GraphSpec graph, optim::Optimizer optimizer,
@@ -189,7 +190,7 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
   int restores = 0;
   for (;;) {
     stepping_ = false;
-    Fit fit{data, options, 0, {}, -1, {}, {}, false};
+    Fit fit{data, options, 0, {}, -1, {}, {}, false, {}};
     fit.progress.clocks.resize(std::size_t(strategy_.membership().local));
     fit.progress.saved_at = Clock::now();
     try {
@@ -197,6 +198,7 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       broken_ = true;  // unless the run ends in order
       if (fit.checkpoints && fit.progress.step < fit.steps) prepare(fit, claim);
       on_chief(options.on_open, fit.progress.step, fit.steps);
+      if (fit.restored) tell(fit, *fit.restored);
       fit.history.first_step = fit.progress.step;
       fit.history.restores = restores;
       History history = run(fit);
@@ -282,7 +284,7 @@ void Trainer::begin(Fit& fit, bool reopen) {
   if (!state) return;
   trained_ = true;
   restored_.clear();
-  tell(fit, *state);
+  fit.restored = std::move(state);
 }
 
 // Tells where a run continues.
@@ -314,7 +316,8 @@ void Trainer::tell(const Fit& fit, const RunState& state) const {
     changes.push_back(fmt::format("{} steps instead of {}{}", fit.steps, state.steps,
                                   rate_change(optimizer_, state, fit.steps)));
   const std::string text =
-      fmt::format("training continues after step {} of {}{}{}", state.step, fit.steps,
+      fmt::format("training continues after step {} of {}, from {}/{}{}{}", state.step, fit.steps,
+                  fit.options.checkpoints, checkpoint_name(state.step),
                   changes.empty() ? "" : ", with ", fmt::join(changes, "; "));
   training ? log.warning("{}", text) : log.info("{}", text);
 }

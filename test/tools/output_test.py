@@ -26,7 +26,7 @@ class Output(Case):
         wrote = [line.removeprefix("wrote ") for line in lines if line.startswith("wrote ")]
         summary, = (self.top / "tb").iterdir()
         self.assertEqual(sorted(wrote), sorted(map(str, [self.top / "log", summary, self.top / "trace",
-                                                         self.top / "c" / "step-0000000012"])))
+                                                         *(self.top / "c").glob("step-*[0-9]")])))
 
     def test_files_of_other_commands_too(self):
         for arguments in (["plan", "--topology", "3x1", "--svg", self.top / "a", "--topology-out", self.top / "b"],
@@ -64,7 +64,7 @@ class Output(Case):
                        for name, flags in (("c", []), ("d", ["-v"])))
         self.assertLessEqual(len(usual.partition("epoch 1")[0].splitlines()), 4, usual)
         self.assertIn("-v for details", usual)
-        for text in ("\nupdate: ", "\nmemory: ", "saved step 6 in "):
+        for text in ("\nupdate: ", "\nmemory: "):
             self.assertNotIn(text, usual)
             self.assertIn(text, more)
 

@@ -126,9 +126,8 @@ std::string field_help() {
   * ! ? ^          chosen by the planner; disturbed: a rank waited for a processor; more than
                    twice off the prediction; roof % above 120
 Fields of JSON and CSV alone:
-  reason           why the planner chooses this algorithm; in brackets the time of one resource:
-                   of its busiest rank (the thread that works longest), of the processors of a host
-                   (all threads together), of the memory of a host, or of the wire
+  reason           why the planner chooses this algorithm, or what the chosen one needs less of;
+                   by predicted times: "memory" is a host's, a rank's work is its thread's
   barrier_ns       a barrier of ranks 0 and 1; null if they are on different hosts
   processors_us    processor time of all ranks (of MPI: mpi_processors_us); null below 64 KiB and
                    for threads

@@ -398,7 +398,7 @@ TEST(Planner, OneSignalIsOne) {
   const Choices choices = plan_all_reduce(example_topology("1x4"), all_reduce_algorithms());
   std::string all;
   for (const Choice& choice : choices.table()) all += choice.reason + "\n";
-  EXPECT_THAT(all, HasSubstr(" needs 1 communication round ("));
+  EXPECT_THAT(all, HasSubstr(" needs 1 communication round, "));
   EXPECT_THAT(all, testing::Not(HasSubstr("1 communication rounds")));
 }
 
@@ -408,12 +408,11 @@ TEST(Planner, ReasonsSayWhatIsSaved) {
         .choose(bytes)
         .reason;
   };
-  EXPECT_THAT(reason("1x4", 64 * kMiB), HasSubstr("direct moves 512 MiB through host memory ("));
-  EXPECT_THAT(reason("1x8", 64 * kMiB),
-              HasSubstr("a link between two devices is the bottleneck: "));
-  EXPECT_THAT(reason("4x4", 4 * kKiB), HasSubstr(" needs 4 communication rounds ("));
-  EXPECT_THAT(reason("4x4", 16 * kKiB), HasSubstr(" sends 32 KiB from a host ("));
-  EXPECT_THAT(reason("4x4", 64 * kMiB), HasSubstr("the wire is the bottleneck: it is idle for "));
+  EXPECT_THAT(reason("1x4", 64 * kMiB), HasSubstr("direct moves 512 MiB through memory, "));
+  EXPECT_THAT(reason("1x8", 64 * kMiB), HasSubstr("a link between two devices limits both: "));
+  EXPECT_THAT(reason("4x4", 4 * kKiB), HasSubstr(" needs 4 communication rounds, "));
+  EXPECT_THAT(reason("4x4", 16 * kKiB), HasSubstr(" sends 32 KiB per host, "));
+  EXPECT_THAT(reason("4x4", 64 * kMiB), HasSubstr("the wire limits both: "));
 }
 
 }  // namespace planner_test

@@ -299,7 +299,7 @@ TEST(Trial, TheChoiceGoesByIt) {
     if (algorithm.name == before.algorithm || algorithm.name == before.runner_up)
       two.push_back(algorithm);
   EXPECT_EQ(plan_all_reduce(topology, two, {}, {bytes}).choose(bytes).reason,
-            fmt::format("{} takes {} and {} {}, as measured on these ranks", before.runner_up,
+            fmt::format("measured on these ranks: {} takes {}, {} {}", before.runner_up,
                         time_text(second), before.algorithm, time_text(first)));
 }
 

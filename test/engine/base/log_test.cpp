@@ -66,7 +66,7 @@ TEST(Log, WritesToStandardErrorWithoutColourWhereNoTerminalIs) {
   testing::internal::CaptureStderr();
   Log("rank 1").warning("disk is full");
   const std::string text = testing::internal::GetCapturedStderr();
-  EXPECT_NE(text.find("warning rank 1: disk is full\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("warning: rank 1: disk is full\n"), std::string::npos) << text;
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
 }
 

@@ -138,12 +138,12 @@ TEST(StepTimesTest, EachPartThatMattersHasALine) {
   EXPECT_EQ(written(0.00987, 0.00045, 1.52, 10).describe(),
             "a step takes 12.3 ms (median) and 123 ms (99th percentile); the medians of its "
             "parts:\n"
-            "   9.87 ms  work of rank 1, the slowest\n"
+            "   9.87 ms  computation of rank 1, the slowest\n"
             "   0.45 ms  communication that computation does not hide\n"
             "    1.52 s  waits of the other ranks for rank 1");
   EXPECT_EQ(written(0.00987, 0.00045, 0.0001, 10).describe().find("waits"), std::string::npos);
   const StepTimes two = times_of(0.01, {0.001, 0.0});
-  EXPECT_NE(two.describe().find("work of rank 1, the slowest"), std::string::npos);
+  EXPECT_NE(two.describe().find("computation of rank 1, the slowest"), std::string::npos);
   EXPECT_NE(two.describe().find("ms  waits of the other rank for rank 1"), std::string::npos);
 }
 
