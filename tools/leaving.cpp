@@ -72,11 +72,14 @@ void leave(int code) {
   _exit(code);
 }
 
-void leave_together(int code, const std::string& text, bool each_host) {
+bool speaks_for_all(bool each_host) {
   const strategies::Launch launch = strategies::launch();
-  const bool silent = launch.one_terminal() && one_command_line() &&
-                      (each_host ? launch.local_rank != 0 : launch.rank != 0);
-  if (silent) {
+  return !launch.one_terminal() || !one_command_line() ||
+         (each_host ? launch.local_rank : launch.rank) == 0;
+}
+
+void leave_together(int code, const std::string& text, bool each_host) {
+  if (!speaks_for_all(each_host)) {
     wait_for_the_end(kLauncherTimeout);
     leave(code);
   }

@@ -19,6 +19,10 @@ void complain(const std::string& text);
 // MPI_Finalize.
 [[noreturn]] void leave(int code);
 
+// Returns whether this process prints what all processes of its job (or, `each_host`, of its host)
+// would print: the first does, or each if they have terminals or command lines of their own.
+bool speaks_for_all(bool each_host = false);
+
 // Complains and leaves if this process speaks for its job (or, if the error concerns files of a
 // host, for its host). The others wait for the launcher to end them and leave silently with the
 // same code. The launcher ends all processes at the first failure, which must not be a silent one.

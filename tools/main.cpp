@@ -223,7 +223,7 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() == int(CLI::ExitCodes::Success)) {  // --help
       std::ostringstream help;
       app.exit(error, help, help);
-      print(help.str());
+      if (speaks_for_all()) print(help.str());
       return kDone;
     }
     leave_together(kUsage, what_is_wrong(app, error, arguments));

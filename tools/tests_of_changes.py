@@ -73,7 +73,7 @@ PROGRAMS = [
     ("tools/", "tools program help output texts launchers"),
 ]
 # What reads a README besides the tests of all READMEs.
-READERS = {"README.md": {"quickstart_sh"}, "tools/README.md": {"quickstart_sh"}, "strategies/README.md": {"task_cluster_train"},
+READERS = {"README.md": {"quickstart_sh"}, "strategies/launchers/README.md": {"quickstart_sh"}, "strategies/README.md": {"task_cluster_train"},
            "collectives/README.md": {"costs"}}
 INCLUDE = re.compile(r'^#include "(test/[^"]+)"$', re.MULTILINE)
 

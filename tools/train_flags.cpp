@@ -207,8 +207,8 @@ void declare_strategy(CLI::App& app, TrainFlags& f) {
       ->check(one_of({"auto", "fused", "separate"}))
       ->capture_default_str();
   app.add_option("--deadline", f.deadline_seconds,
-                 "seconds that a replica waits for another (default: 60; in an all-reduce 20 "
-                 "median steps if these are longer)")
+                 "seconds after which a replica that waits for another takes it for lost (default: "
+                 "60; in training at least 20 median steps)")
       ->check(number_above(0, 1e6));
   app.add_option("--memory-limit", f.memory_limit,
                  "largest memory of each process, e.g. 2g; 0: all that is free; with "
@@ -335,14 +335,16 @@ void declare_devices(CLI::App& app, TrainFlags::Devices& f) {
 
 void declare_checkpoints(CLI::App& app, TrainFlags::Files& f) {
   app.option_defaults()->group("Checkpoints");
-  app.add_option("--checkpoints", f.checkpoints,
-                 "folder of checkpoints: resume from the newest one, and save there")
-      ->check(file_name("a folder"));
+  auto* const folder =
+      app.add_option("--checkpoints", f.checkpoints,
+                     "folder of checkpoints: resume from the newest one, and save there");
+  folder->check(file_name("a folder"));
   app.add_option("--every", f.every, "steps or time between checkpoints; 0: after each epoch")
       ->check(steps_or_time())
       ->capture_default_str();
   app.add_option("--keep", f.keep, "number of checkpoints to keep")
       ->check(whole_number(1, kMostWhole))
+      ->needs(folder)
       ->capture_default_str();
 }
 

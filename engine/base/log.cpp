@@ -2,13 +2,12 @@
 #include "engine/base/log.h"
 
 #include <fmt/chrono.h>
+#include <spdlog/formatter.h>
 #include <spdlog/logger.h>
-#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -59,27 +58,35 @@ class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
   Log::Sink function_;
 };
 
-// Writes the date and the level of warnings and errors, and nothing for other lines.
-class WarningPrefix final : public spdlog::custom_flag_formatter {
+// Writes the date and the level before warnings and errors, and erases a line of progress on a
+// terminal.
+class LineFormatter final : public spdlog::formatter {
  public:
-  void format(const spdlog::details::log_msg& message, const std::tm& time,
-              spdlog::memory_buf_t& to) override {
-    if (message.level < spdlog::level::warn) return;
-    fmt::format_to(std::back_inserter(to), "{:%Y-%m-%d %H:%M:%S} {}: ", time,
-                   message.level == spdlog::level::warn ? "warning" : "error");
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& to) override {
+    auto end = std::back_inserter(to);
+    if (terminal_) fmt::format_to(end, "\r\033[K");
+    if (message.level >= spdlog::level::warn) {
+      message.color_range_start = to.size();
+      fmt::format_to(end, "{:%Y-%m-%d %H:%M:%S} {}: ",
+                     fmt::localtime(spdlog::log_clock::to_time_t(message.time)),
+                     message.level == spdlog::level::warn ? "warning" : "error");
+      message.color_range_end = to.size();
+    }
+    to.append(message.payload.begin(), message.payload.end());
+    to.push_back('\n');
   }
-  std::unique_ptr<custom_flag_formatter> clone() const override {
-    return std::make_unique<WarningPrefix>();
+  std::unique_ptr<formatter> clone() const override {
+    return std::make_unique<LineFormatter>(*this);
   }
+
+ private:
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
 };
 
-// Returns a sink for standard error. On a terminal it erases a line of progress and has colors.
+// Returns a sink for standard error with colors on a terminal.
 spdlog::sink_ptr standard_error() {
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(spdlog::color_mode::automatic);
-  auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  const char* const erase = isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "";
-  formatter->add_flag<WarningPrefix>('*').set_pattern(fmt::format("{}%^%*%$%v", erase));
-  sink->set_formatter(std::move(formatter));
+  sink->set_formatter(std::make_unique<LineFormatter>());
   return sink;
 }
 

@@ -15,7 +15,7 @@ namespace lockstep::strategies {
 // size between two with different algorithms gets that of the smaller one.
 std::string rules_text(const std::map<std::size_t, std::string>& chosen);
 
-// Returns e.g. "predicted for 4 MiB: direct 0.98 ms, ring 1.57 ms"; empty if there is no other
+// Returns e.g. "4 MiB: 0.98 ms predicted (next: ring, 1.57 ms)"; empty if there is no other
 // algorithm. `with_update`: the times include the fused update.
 std::string prediction(const collectives::Choice& choice, bool with_update);
 

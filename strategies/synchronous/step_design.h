@@ -47,7 +47,7 @@ struct StepDesign {
   engine::Kernels kernels = engine::Kernels::kAuto;
   std::optional<engine::DType> wire;  // gradients between hosts; default: their own type
   Reason reason;                      // reason for the algorithm
-  // "predicted for 4 MiB: direct 0.98 ms, ring 1.57 ms"; empty: no prediction.
+  // "4 MiB: 0.98 ms predicted (next: ring, 1.57 ms)"; empty: no prediction.
   std::string predicted;
   Reason update_reason;                           // reason for the update's place
   engine::UpdateRule rule;                        // the rule of this design
@@ -138,8 +138,8 @@ StepQuestion question(const DesignInput& input, const DesignOptions& options);
 // Long lists are clipped: "bucket 1 (conv1.weight conv1.bias ... and 37 more)".
 std::string bucket_name(std::size_t index, engine::Range bucket, const engine::Graph& graph);
 
-// Returns lines like "all-reduce: direct, update fused, 2 buckets of up to 4 MiB; predicted for
-// ...", "reason: ..." and "update: fused, because ...".
+// Returns lines like "all-reduce: direct, update fused; 4 MiB: ...", "buckets: 2 of up to 4 MiB",
+// "reason: ..." and "update: fused, because ...".
 std::string sentence(const StepDesign& design);
 
 }  // namespace lockstep::strategies

@@ -38,16 +38,15 @@ bool unlike_processors(const collectives::Topology& topology) {
 
 std::string sentence(const StepDesign& design) {
   const bool alone = !design.plan.empty() && design.plan[0].plan.ranks() == 1;
-  std::string text =
-      fmt::format("all-reduce: {}, update {}, {} of up to {}",
-                  alone                       ? "none for one replica"
-                  : design.algorithms.empty() ? design.algorithm
-                                              : counted(design.algorithms),
-                  name(design.update), engine::count_text(design.buckets.size(), "bucket"),
-                  engine::bytes_text(double(design.bucket_bytes)));
+  std::string text = fmt::format("all-reduce: {}, update {}",
+                                 alone                       ? "none for one replica"
+                                 : design.algorithms.empty() ? design.algorithm
+                                                             : counted(design.algorithms),
+                                 name(design.update));
   if (!design.predicted.empty()) text += "; " + design.predicted;
-  text += fmt::format("\nreason: {}\nupdate: {}, because {}", design.reason.text(),
-                      name(design.update), design.update_reason.text());
+  text += fmt::format("\nbuckets: {} of up to {}\nreason: {}\nupdate: {}, because {}",
+                      design.buckets.size(), engine::bytes_text(double(design.bucket_bytes)),
+                      design.reason.text(), name(design.update), design.update_reason.text());
   if (!design.other_algorithms.empty())
     text +=
         fmt::format("\nother sums of a step use {}", fmt::join(design.other_algorithms, " and "));

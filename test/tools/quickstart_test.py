@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The README shows the command that tools/quickstart.sh trains with, and that of tools explains each option of mpirun.
+"""The README shows the command that tools/quickstart.sh trains with, and that of launchers explains each option of mpirun.
 While it builds the script tells how far it is.
 
-usage: quickstart_test.py QUICKSTART_SH README README_OF_TOOLS
+usage: quickstart_test.py QUICKSTART_SH README README_OF_LAUNCHERS
 """
 import os
 import pathlib
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-SCRIPT, README, TOOLS = (pathlib.Path(path).read_text(encoding="utf-8") for path in sys.argv[1:4])
+SCRIPT, README, LAUNCHERS = (pathlib.Path(path).read_text(encoding="utf-8") for path in sys.argv[1:4])
 BUILD_FOLDER = pathlib.Path(sys.argv[1]).parent.absolute() / "build_folder.sh"
 
 # In place of ninja: three steps, of which the second has a warning, then what each test adds.
@@ -51,7 +51,7 @@ class Quickstart(unittest.TestCase):
     def test_each_option_of_mpirun_is_explained_once(self):
         command = of_the_readme()[0]
         options = [word for word in command[:command.index("build/tools/lockstep")] if word.startswith("-")]
-        explained = re.findall(r"^\| `(-[\w-]+)", section(TOOLS, "mpirun"), re.MULTILINE)
+        explained = re.findall(r"^\| `(-[\w-]+)", section(LAUNCHERS, "mpirun"), re.MULTILINE)
         self.assertEqual(sorted(options), sorted(explained))
 
 

@@ -317,8 +317,8 @@ TEST_F(Steps, EachBucketTakesTheAlgorithmThatIsAskedForItsBytes) {
   EXPECT_EQ(design.reason.text(), "hierarchical: it was asked for; ring: it was asked for");
   EXPECT_THAT(
       strategies::sentence(design),
-      HasSubstr("all-reduce: hierarchical for 3 buckets and ring for 1, update fused, 4 buckets of "
-                "up to 8 KiB\nreason: hierarchical: it was asked for; ring: "));
+      HasSubstr("all-reduce: hierarchical for 3 buckets and ring for 1, update fused\nbuckets: 4 "
+                "of up to 8 KiB\nreason: hierarchical: it was asked for; ring: "));
 }
 
 TEST_F(Steps, OneAlgorithmForAllSizesIsTheStepOfItsName) {
