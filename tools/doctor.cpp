@@ -259,7 +259,7 @@ Command add_doctor(CLI::App& app) {
     for (const Finding& f : findings) width = std::max(width, f.part.size());
     std::string text;
     for (const Finding& f : findings)
-      text += fmt::format("{} {:{}} {}\n", f.found ? "found  " : "missing", f.part, width, f.text);
+      text += fmt::format("{} {:{}} {}\n", f.found ? "found " : "absent", f.part, width, f.text);
     print(text);
     return int(kDone);
   };

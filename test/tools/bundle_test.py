@@ -458,7 +458,7 @@ mount --rbind /sys '{self.system}/sys' && exec chroot '{self.system}' "$@" """
     def test_the_doctor_says_in_one_line_that_there_is_no_driver(self):
         done = self.run_there("/opt/lockstep-bundle/bin/lockstep", "doctor")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        about = [line for line in done.stdout.splitlines() if line.startswith("missing CUDA ")]
+        about = [line for line in done.stdout.splitlines() if line.startswith("absent CUDA ")]
         self.assertEqual(len(about), 1, done.stdout)
         self.assertIn("libcuda.so.1 could not be opened", about[0])
 

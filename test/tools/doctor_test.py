@@ -23,7 +23,7 @@ class Doctor(Case):
         self.assertIn("driver", parts["CUDA"]["text"])
         for name in (*LIBRARIES, "NCCL"):
             found, text = parts[name]["found"], parts[name]["text"]
-            self.assertEqual([line.split()[0] for line in lines if line.split()[1] == name], ["found" if found else "missing"])
+            self.assertEqual([line.split()[0] for line in lines if line.split()[1] == name], ["found" if found else "absent"])
             if found:
                 self.assertRegex(text, rf"^{name} \d+\.\d+|^NVML, which cannot be started")
             else:
