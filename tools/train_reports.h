@@ -44,7 +44,8 @@ class TrainReports {
   bool fresh_;  // the folder holds no checkpoint before the run
   bool chief_;
   Progress progress_, results_;
-  std::int64_t saved_ = -1, told_ = -1;  // steps of the last checkpoint, and in the output
+  // Steps of the last checkpoint, and of the last one in the output.
+  std::int64_t saved_ = -1, told_ = -1;
   engine::Clock::time_point next_line_ = {};
 };
 

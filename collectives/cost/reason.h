@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Explanation for people, in one sentence, why one all-reduce is predicted to take less time than
 // another. It says what the first needs less of, with both amounts. If it needs no less of
-// anything, it names the resource that limits both and how long each leaves it idle. Pure and thread-safe.
+// anything, it names the resource that limits both and how long each leaves it idle. Pure and
+// thread-safe.
 #pragma once
 #include <string>
 #include <string_view>

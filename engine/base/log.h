@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Log lines for people on standard error (standard output is for results): the speaker and the text,
-// after the date and the level if it is a warning or an error. A Log is passed as a value, not a
-// global. Copies share one sink. Thread-safe; each line is written whole.
+// Log lines for people on standard error (standard output is for results): the speaker and the
+// text, after the date and the level if it is a warning or an error. A Log is passed as a value,
+// not a global. Copies share one sink. Thread-safe; each line is written whole.
 #pragma once
 #include <fmt/core.h>
 

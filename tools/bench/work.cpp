@@ -280,9 +280,8 @@ std::vector<Choice> choices(const Task& task, const std::string& wanted, std::si
     choice.chosen = best && best->algorithm == choice.algorithm;
     const std::optional<PlannedPlace> place = planned_place(planned, choice.algorithm, bytes);
     if (wanted == "all" && place && !planned->same(place->size, place->algorithm).empty()) continue;
-    choice.reason = choice.chosen
-                        ? best->reason
-                        : why_not(planned, place, best ? best->algorithm : "", bytes);
+    choice.reason =
+        choice.chosen ? best->reason : why_not(planned, place, best ? best->algorithm : "", bytes);
     if (place) choice.predicted_us = 1e6 * planned->price(place->size, place->algorithm).seconds;
     const auto same = std::find_if(found.begin(), found.end(), [&](const Choice& other) {
       return other.algorithm == choice.algorithm;
