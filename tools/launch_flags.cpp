@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "tools/launch_flags.h"
 
-#include <CLI/CLI.hpp>
-#include <cstdlib>
+#include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
+#include "engine/base/spelling.h"
 #include "tools/bounds.h"
 
 namespace lockstep::tools {
@@ -23,6 +30,21 @@ void LaunchFlags::publish() const {
   setenv("LOCKSTEP_RANK", std::to_string(*rank).c_str(), 1);
   setenv("LOCKSTEP_RANKS", std::to_string(*ranks).c_str(), 1);
   setenv("LOCKSTEP_RENDEZVOUS", rendezvous.c_str(), 1);
+}
+
+void warn_of_misspelled_variables(const engine::Log& log) {
+  static const std::vector<std::string> kKnown{"RANK", "RANKS", "RENDEZVOUS", "SECRET",
+                                               "SECRET_FILE"};
+  constexpr std::string_view kPrefix = "LOCKSTEP_";
+  for (char** each = environ; *each != nullptr; ++each) {
+    std::string_view name = *each;
+    if (!name.starts_with(kPrefix)) continue;
+    name = name.substr(0, name.find('=')).substr(kPrefix.size());
+    if (std::ranges::find(kKnown, name) != kKnown.end()) continue;
+    if (const std::string nearest = engine::nearest(name, kKnown); !nearest.empty())
+      log.warning("the variable {}{} has no effect; did you mean {}{}?", kPrefix,
+                  engine::brief(std::string(name)), kPrefix, nearest);
+  }
 }
 
 void declare(CLI::App& app, LaunchFlags& f) {

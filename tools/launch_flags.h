@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "engine/base/log.h"
+
 namespace CLI {
 class App;
 }  // namespace CLI
@@ -18,6 +20,9 @@ struct LaunchFlags {
   // given. Throws Error(kInvalid) if one of them is missing. Call it before threads exist.
   void publish() const;
 };
+
+// Warns of each variable whose name looks like a misspelled one of the launch.
+void warn_of_misspelled_variables(const engine::Log& log);
 
 // Adds the flags to the parser, except those that the command has already; `flags` outlives the
 // parser.

@@ -136,7 +136,8 @@ std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error,
       return fmt::format("{}{} lockstep {} --help lists the flags{}", text,
                          text.ends_with("?") ? "" : ";", command, more);
     };
-    const std::vector<std::string> left = app.remaining(true);
+    std::vector<std::string> left = app.remaining(true);
+    left.erase(std::ranges::find(left, "--"), left.end());
     const auto flag = std::find_if(left.begin(), left.end(), [](const std::string& argument) {
       return argument.starts_with("-");
     });

@@ -51,6 +51,13 @@ struct PlanFlags {
   Verbosity verbosity;
 
   std::size_t drawn() const { return size ? collectives::parse_size(*size) : kDrawn; }
+  // Returns the sizes of the table. The plan of the drawn size may differ from its neighbors'.
+  std::vector<std::size_t> sizes() const {
+    std::vector<std::size_t> sizes = collectives::planned_sizes();
+    const auto place = std::ranges::lower_bound(sizes, drawn());
+    if (place == sizes.end() || *place != drawn()) sizes.insert(place, drawn());
+    return sizes;
+  }
 };
 
 // Returns the choices of `train` for this model's buckets, and for the update of SGD with momentum.
@@ -181,9 +188,9 @@ collectives::Choices choose(const PlanFlags& f, const Topology& topology, PlanSo
   const auto begin = engine::Clock::now();
   const bool first = together == nullptr || together->process() == 0;
   PlanningProgress progress(first && !f.verbosity.quiet, topology.ranks.size());
-  auto choices = collectives::plan_all_reduce(
-      topology, collectives::all_reduce_algorithms(), collectives::parse_size_rules(f.algorithm),
-      collectives::planned_sizes(), together, {.progress = std::ref(progress)});
+  auto choices = collectives::plan_all_reduce(topology, collectives::all_reduce_algorithms(),
+                                              collectives::parse_size_rules(f.algorithm), f.sizes(),
+                                              together, {.progress = std::ref(progress)});
   source.planning_seconds = std::chrono::duration<double>(engine::Clock::now() - begin).count();
   return choices;
 }

@@ -20,6 +20,8 @@
 
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
+#include "engine/base/spelling.h"
+#include "models/registry.h"
 #include "tools/bounds.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
@@ -59,16 +61,27 @@ void require_flags_of_train(const std::vector<std::string>& flags) {
   CLI::App train;
   train.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const Command command = add_train(train);
+  train.allow_extras();
   try {
     train.parse(std::vector<std::string>(flags.rbegin(), flags.rend()));
   } catch (const CLI::CallForHelp&) {
     throw engine::Error(engine::Code::kInvalid, "--help is no flag of a job: leave it out");
   } catch (const CLI::ParseError& error) {
-    throw engine::Error(engine::Code::kInvalid,
-                        fmt::format("after --, lockstep train takes other flags: {}; lockstep "
-                                    "train --help lists them",
-                                    error.what()));
+    throw engine::Error(
+        engine::Code::kInvalid,
+        fmt::format("after --: {}; lockstep train --help lists the flags", error.what()));
   }
+  std::vector<std::string> known;
+  for (const CLI::Option* option : train.get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  for (const std::string& other : train.remaining()) {
+    const std::string hint = engine::did_you_mean(other, known);
+    engine::fail(
+        engine::Code::kInvalid,
+        "after --: lockstep train has no flag '{}'{} lockstep train --help lists the flags",
+        engine::brief(other), hint.empty() ? ";" : hint);
+  }
+  if (const std::string model = value_of(flags, "--model"); !model.empty()) models::build(model);
 }
 
 void require_possible(const RenderFlags& f) {

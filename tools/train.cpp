@@ -284,7 +284,9 @@ strategies::SessionOptions session_options(const TrainFlags& f,
 
 strategies::Launch launch_of(const TrainFlags& f) {
   together([&] { f.communication.network.launch.publish(); });
-  return strategies::launch();
+  const strategies::Launch launch = strategies::launch();
+  if (launch.rank == 0) warn_of_misspelled_variables(Log());
+  return launch;
 }
 
 int train(const TrainFlags& given, const Program& program) {

@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/cost/planner.h"
@@ -55,6 +57,14 @@ constexpr double kHardlyPauses = 0.85;
 // Part of the bytes below which they explain savings of other needs.
 constexpr double kFewer = 0.9;
 
+// Returns two times as text, with more digits if they would look equal.
+std::pair<std::string, std::string> two_times(double a, double b) {
+  std::string first = time_text(a), second = time_text(b);
+  if (first == second && a != b)
+    first = fmt::format("{:.4g} us", a * 1e6), second = fmt::format("{:.4g} us", b * 1e6);
+  return {first, second};
+}
+
 // Compares the chosen all-reduce with another one, in words.
 class Comparison {
  public:
@@ -88,42 +98,37 @@ class Comparison {
     if (mine_.part == HostPart::kMemory && than_.part == HostPart::kMemory &&
         mine_.memory_bytes < kFewer * than_.memory_bytes)
       return moves();
+    const auto [mine, than] = two_times(seconds(mine_, need), seconds(than_, need));
     if (mine_.part == than_.part)
-      return fmt::format("{} keeps {} busy for {}, {} for {}", name_, part_name(mine_.part),
-                         time_text(seconds(mine_, need)), other_, time_text(seconds(than_, need)));
+      return fmt::format("{} keeps {} busy for {}, {} for {}", name_, part_name(mine_.part), mine,
+                         other_, than);
     return fmt::format("{} is limited by {} ({}), {} by {} ({})", name_, part_name(mine_.part),
-                       time_text(seconds(mine_, need)), other_, part_name(than_.part),
-                       time_text(seconds(than_, need)));
+                       mine, other_, part_name(than_.part), than);
   }
 
   // Returns a text such as "the wire limits both: direct leaves it idle for 0.1 ms, ring for
   // 1.2 ms".
   std::string idle(Need need) const {
     const auto rest = [&](const Price& price) {
-      return time_text(std::max(0.0, price.seconds - seconds(price, need)));
+      return std::max(0.0, price.seconds - seconds(price, need));
     };
+    const auto [mine, than] = two_times(rest(mine_), rest(than_));
     if (need == kRounds)
-      return fmt::format("besides its communication rounds, {} takes {}, {} {}", name_, rest(mine_),
-                         other_, rest(than_));
-    const bool processors = need == kPart && mine_.part == HostPart::kProcessors;
-    const std::string_view what = need == kWire   ? "the wire"
-                                  : need == kPart ? part_name(mine_.part)
-                                                  : "its busiest rank";
+      return fmt::format("besides its communication rounds, {} takes {}, {} {}", name_, mine,
+                         other_, than);
     const bool limit = need != kWork && seconds(mine_, need) > kHardlyPauses * mine_.seconds;
-    return fmt::format("{}{} leaves {} idle for {}, {} for {}",
-                       limit ? fmt::format("{} limit{} both: ", what, processors ? "" : "s") : "",
-                       name_,
-                       !limit       ? what
-                       : processors ? "them"
-                                    : "it",
-                       rest(mine_), other_, rest(than_));
+    if (!limit) return fmt::format("{} waits for {}, {} for {}", name_, mine, other_, than);
+    const bool processors = need == kPart && mine_.part == HostPart::kProcessors;
+    return fmt::format("{} limit{} both: {} leaves {} idle for {}, {} for {}",
+                       need == kWire ? "the wire" : part_name(mine_.part), processors ? "" : "s",
+                       name_, processors ? "them" : "it", mine, other_, than);
   }
 
  private:
   // Formats both names, each with its time of the need.
   std::string times(fmt::string_view text, Need need) const {
-    return fmt::format(fmt::runtime(text), name_, time_text(seconds(mine_, need)), other_,
-                       time_text(seconds(than_, need)));
+    const auto [mine, than] = two_times(seconds(mine_, need), seconds(than_, need));
+    return fmt::format(fmt::runtime(text), name_, mine, other_, than);
   }
   std::string sends() const { return compared("sends", "per host", &Price::wire_bytes); }
   std::string moves() const { return compared("moves", "through memory", &Price::memory_bytes); }
@@ -162,8 +167,8 @@ std::string reason(std::string_view name, const Price& mine, std::string_view ot
   if (mine.trial != 1 || than.trial != 1) {
     if (seconds_by_costs(mine) < seconds_by_costs(than))
       return reason(name, scaled(mine), other, scaled(than));
-    return fmt::format("measured on these ranks: {} takes {}, {} {}", name, time_text(mine.seconds),
-                       other, time_text(than.seconds));
+    const auto [first, second] = two_times(mine.seconds, than.seconds);
+    return fmt::format("measured on these ranks: {} takes {}, {} {}", name, first, other, second);
   }
   const Comparison comparison(name, mine, other, than);
   const double gain = than.seconds - mine.seconds;

@@ -249,9 +249,9 @@ class SlowNotice {
           over_.wait_for(lock, stop, options.notice_after, [] { return false; });
           if (stop.stop_requested()) return;
           options.tell(
-              fmt::format("costs of ranks and links are still being measured after {:g} s, as over "
-                          "slow wires",
-                          std::chrono::duration<double>(options.notice_after).count()));
+              fmt::format("costs of ranks and links are still being measured after {:g} s{}",
+                          std::chrono::duration<double>(options.notice_after).count(),
+                          options.trials_alone ? "" : ", as over slow wires"));
         }) {}
 
  private:

@@ -415,7 +415,7 @@ std::optional<std::int64_t> Checkpoints::newest() {
     reason = error.what();
   }
   fail(Code::kCorrupt,
-       "no whole checkpoint is there ({}): repair it, or give another folder to start afresh",
+       "no whole checkpoint is there ({}): remove the folder or give another one to start afresh",
        reason);
 }
 

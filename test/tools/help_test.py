@@ -150,6 +150,12 @@ class Help(Case):
             with self.subTest(arguments):
                 program.refused(self, arguments.split(), 64, [f"; did you mean {meant}? "])
 
+    def test_a_misspelled_variable_is_named_and_another_is_not(self):
+        variables = ["env", "LOCKSTEP_RNAK=1", "LOCKSTEP_SECRT_FILE=x", "LOCKSTEP_OTHER=1", "LOCKSTEP_SOURCE=x"]
+        said = self.good("train", *MLP, "--examples", "100", "--steps", "1", "-q", prefix=variables).stderr
+        self.assertEqual(re.findall(r"the variable (\S+) has no effect; did you mean (\S+)\?", said),
+                         [("LOCKSTEP_RNAK", "LOCKSTEP_RANK"), ("LOCKSTEP_SECRT_FILE", "LOCKSTEP_SECRET_FILE")])
+
     def test_what_is_like_nothing_has_no_hint(self):
         for arguments in ("train --bogus 3", "train -x", "frobnicate", "train --optimizer magic", "bench -y 1"):
             with self.subTest(arguments):

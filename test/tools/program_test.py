@@ -358,7 +358,7 @@ class BadInput(Case):
         self.table([
             (["--checkpoints", self.top / "empty"], 74, ["empty", "no checkpoint"]),
             (["--checkpoints", self.top / "none"], 74, ["none", "no checkpoint"]),
-            (["--checkpoints", self.top / "damaged"], 65, [shard.name, "no whole checkpoint is there", "repair it"]),
+            (["--checkpoints", self.top / "damaged"], 65, [shard.name, "no whole checkpoint is there", "remove the folder"]),
             (["--checkpoints", self.top / "whole", "--data", self.top / "small", "--threads", "1"], 64, ["28x28x1", "8x8x1"]),
             (["--checkpoints", self.top / "damaged", "--split", "x"], 64, ["--split", "test or train"]),
             (["--checkpoints", self.top / "damaged", "--batch", "0"], 64, ["--batch", "from 1 to"]),

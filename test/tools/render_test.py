@@ -157,7 +157,9 @@ class Render(Case):
                 (["--workers", "2", "--evaluator"], ["--evaluator needs", "--checkpoints"]),
                 (["--workers", "2", "--tensorboard"], ["--tensorboard needs", "--summary"]),
                 (["--workers", "2", "--servers", "1", "--form", "mpijob"], ["--form mpijob", "--servers"]),
-                (["--workers", "2", "--", "--modle", "mlp"], ["after --", "--modle"]),
+                (["--workers", "2", "--", "--modle", "mlp"], ["after --", "no flag '--modle'; did you mean --model?"]),
+                (["--workers", "0", "--", "--model", "mlp"], ["--workers", "1 to 4096"]),
+                (["--workers", "2", "--", "--model", "mpl"], ["'mpl'", "did you mean mlp?"]),
                 (["--workers", "2", "--", "--epochs", "x"], ["after --", "--epochs"])):
             refused(self, ["render", *arguments], 64, words)
 

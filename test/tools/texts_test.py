@@ -46,7 +46,7 @@ class Texts(Case):
         said = program.run("plan", "--topology", "1x1", "--algorithm", "none_of_these").stderr
         known = "|".join(re.search(r"known: ([a-z_, ]+)", said)[1].strip().split(", "))
         self.assertIn("ring", known)
-        return re.compile(rf"({known}) (sends|moves|needs|keeps|takes|leaves|is limited by) .*\b({known}) |"
+        return re.compile(rf"({known}) (sends|moves|needs|keeps|takes|leaves|waits for|is limited by) .*\b({known}) |"
                           rf"communication rounds,? ({known} )?take"
                           rf"|no other algorithm|all other algorithms make|"
                           "nothing has to be sent|it was asked for")

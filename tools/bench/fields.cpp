@@ -4,9 +4,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "collectives/topology/machine.h"
 #include "engine/base/error.h"
+#include "engine/base/version.h"
 
 namespace lockstep::tools::bench {
 namespace {
@@ -44,11 +47,21 @@ std::string comma_joined(const Fields& fields, const Text& text) {
   return line;
 }
 
+// Returns the value with 15 digits of its numbers, which hide the rounding of binary fractions.
+nlohmann::json rounded(nlohmann::json value) {
+  if (value.is_number_float()) return std::stod(fmt::format("{:.15g}", value.get<double>()));
+  if (value.is_structured())
+    for (nlohmann::json& each : value) each = rounded(std::move(each));
+  return value;
+}
+
 }  // namespace
 
 void add_task(Fields& fields, const Task& task) {
   int hosts = 0;
   for (const int host : task.host) hosts = std::max(hosts, host + 1);
+  fields.emplace_back("version", engine::version());
+  fields.emplace_back("host", collectives::machine().hostname);
   fields.emplace_back("ranks", task.ranks());
   fields.emplace_back("hosts", hosts);
   fields.emplace_back("threads", task.threads);
@@ -72,7 +85,7 @@ std::string us_cell(std::optional<double> us) {
 
 std::string json_line(const Fields& fields) {
   nlohmann::ordered_json object;
-  for (const auto& [name, value] : fields) object[name] = value;
+  for (const auto& [name, value] : fields) object[name] = rounded(value);
   return object.dump();
 }
 
@@ -84,7 +97,7 @@ std::string csv_line(const Fields& fields) {
   return comma_joined(fields, [](const auto& field) {
     const nlohmann::json& value = field.second;
     if (value.is_null()) return std::string();
-    return value.is_string() ? quoted(value.template get<std::string>()) : value.dump();
+    return value.is_string() ? quoted(value.template get<std::string>()) : rounded(value).dump();
   });
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/base/quantity.h"
 #include "tools/bench/fields.h"
 
@@ -76,6 +77,7 @@ Fields row_fields(const Row& row, Rival rival) {
              {"out_of_place_p99_us", apart(&Times::p99)},
              {"algbw_gb_s", row.algbw()},
              {"busbw_gb_s", row.busbw()},
+             {"roofline_us", number_or_null(m.roofline_us)},
              {"roofline_percent", number_or_null(row.roofline_percent())},
              {"predicted_us", number_or_null(row.choice.predicted_us)},
              {"wrong", wrong_json(m.wrong)}};
@@ -92,6 +94,7 @@ Fields row_fields(const Row& row, Rival rival) {
     }
     all.emplace_back(its + "_wrong", wrong_json(m.rival_wrong));
   }
+  if (mpi) all.emplace_back("mpi", collectives::mpi::version());
   if (mpi) all.emplace_back("mpi_processors_us", m.rival ? seen(m.rival->processors) : nullptr);
   if (rival == Rival::kNccl) {
     all.emplace_back("devices", row.devices);
@@ -116,8 +119,8 @@ std::string field_help() {
   out us           out_of_place_us, out_of_place_min_us, out_of_place_p99_us
   algbw, busbw     algbw_gb_s: bytes over us; busbw_gb_s: that times the part of the bytes that
                    must travel, 2 (n - 1) / n in an all-reduce of n ranks
-  roof %           roofline_percent: the time to read all inputs and write all results once, over
-                   us; between hosts, the time of the bytes on the measured wire
+  roof %           roofline_percent: roofline_us over us: the time to read all inputs and write
+                   all results once; between hosts, that of the bytes on the measured wire
   predicted        predicted_us: null without a prediction
   wrong            elements with a wrong result; null with --check none
   MPI us, ratio    mpi_us, mpi_min_us, mpi_p99_us, mpi_wrong; MPI's time over lockstep's
@@ -131,7 +134,7 @@ Fields of JSON and CSV alone:
   barrier_ns       a barrier of ranks 0 and 1; null if they are on different hosts
   processors_us    processor time of all ranks (of MPI: mpi_processors_us); null below 64 KiB and
                    for threads
-  iterations, ranks, hosts, threads, processor, collective, dtype, op
+  iterations, version, host, processor, mpi, ranks, hosts, threads, collective, dtype, op
 Fields of --regret:
   algorithm, best  the choice, and the fastest of all
   choice_us, best_us, regret

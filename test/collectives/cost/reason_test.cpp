@@ -59,6 +59,12 @@ TEST(Reason, OfLessWorkIsWhatMakesIt) {
             "direct moves 700 bytes through memory, ring 900 bytes");
 }
 
+TEST(Reason, HasTimesThatDiffer) {
+  EXPECT_EQ(reason("direct", {.seconds = 0.44 * kUs, .work_seconds = 0.38 * kUs}, "ring",
+                   {.seconds = 0.48 * kUs, .work_seconds = 0.42 * kUs}),
+            "direct keeps its busiest rank busy for 0.38 us, ring for 0.42 us");
+}
+
 // Fewer bytes are no reason if the wire is hardly used.
 TEST(Reason, IsOfWhatTakesTheTime) {
   EXPECT_EQ(reason("direct",
@@ -87,8 +93,7 @@ TEST(Reason, WhereNothingIsSavedIsHowTheLimitIsUsed) {
             "the wire limits both: direct leaves it idle for 1.0 us, ring for 2.0 us");
   mine = {.seconds = 50 * kUs, .part_seconds = 30 * kUs, .part = HostPart::kProcessors};
   than = mine, than.seconds = 60 * kUs;
-  EXPECT_EQ(reason("direct", mine, "ring", than),
-            "direct leaves the processors idle for 20.0 us, ring for 30.0 us");
+  EXPECT_EQ(reason("direct", mine, "ring", than), "direct waits for 20.0 us, ring for 30.0 us");
   mine = {.seconds = 50 * kUs, .round_seconds = 40 * kUs, .rounds = 4};
   than = mine, than.seconds = 60 * kUs;
   EXPECT_EQ(reason("direct", mine, "ring", than),
