@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <random>
 #include <set>
 
@@ -193,6 +194,29 @@ TEST(Trial, WhatOtherWorkDisturbsIsTimedAgainAndThenLeftOut) {
   EXPECT_LT(never.size(), all.size());
   EXPECT_EQ(std::ranges::count(never, "ring", &Trial::algorithm), 0);
   for (const Trial& trial : never) EXPECT_NEAR(trial.seconds, 1e-5, 1e-12);
+}
+
+TEST(Trial, OfMoreBytesTakesNoLessTime) {
+  Topology topology = equal_hosts(1, 2, {}, {}, 2);
+  topology.trials = planned_trials(topology, 10, std::size_t(64) << 10);
+  time_trials(topology, 0.04, [&](const std::vector<ProbeGroup>& groups) {
+    std::vector<Sample> samples;
+    for (const ProbeGroup& group : groups)
+      for (const Probe& probe : group.probes) {
+        const double seconds = probe.algorithm == "ring" ? 1e-2 / double(probe.size) : 1e-5;
+        const std::vector<double> of_ranks{seconds, 1e-6};
+        samples.push_back({probe, std::vector(std::size_t(probe.repetitions), of_ranks)});
+      }
+    return samples;
+  });
+  std::map<std::string, std::pair<double, double>> before;  // bytes and seconds by algorithm
+  ASSERT_GT(std::ranges::count(topology.trials, "ring", &Trial::algorithm), 1);
+  for (const Trial& trial : topology.trials) {
+    auto& [bytes, seconds] = before[trial.algorithm];
+    EXPECT_GT(trial.bytes, bytes);
+    EXPECT_GE(trial.seconds, seconds);
+    bytes = trial.bytes, seconds = trial.seconds;
+  }
 }
 
 // The simplest of equal algorithms is chosen in every run, whatever the last digits of their times
