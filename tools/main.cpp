@@ -24,6 +24,7 @@
 #include "tools/config_file.h"
 #include "tools/exit_codes.h"
 #include "tools/help.h"
+#include "tools/launch_flags.h"
 #include "tools/leaving.h"
 #include "tools/standard_streams.h"
 
@@ -229,6 +230,7 @@ int run(int argc, char** argv) {
     }
     leave_together(kUsage, what_is_wrong(app, error, arguments));
   }
+  if (speaks_for_all()) warn_of_misspelled_variables(engine::Log());
   if (train->parsed()) return run_train(program);
   if (predict->parsed()) return run_predict(program);
   if (plan->parsed()) return run_plan(program);

@@ -219,7 +219,9 @@ collectives::Calibration calibrated(const PlanFlags& f, strategies::Session& ses
   if (!f.verbosity.quiet) options.tell = complain;
   collectives::Job job(collectives::ranks_of(session.bootstrap(), found),
                        {.network = session.network()});
-  return collectives::calibrate(job, found, *ops, options);
+  // What a job has measured is what the next one uses, also if it timed all-reduces alone.
+  collectives::Calibration stored = collectives::stored_costs(job, found, options);
+  return stored.cached ? stored : collectives::calibrate(job, found, *ops, options);
 }
 
 int plan(const PlanFlags& f, const Program& program) {

@@ -112,6 +112,11 @@ std::string ring_text(const Topology& topology) {
                      host.hosts[0].name, fmt::join(order, " "));
 }
 
+// Returns whether the choice is slower than the runner-up, as a tie or by the user's wish.
+bool is_slower(const Choice& choice) {
+  return !choice.runner_up.empty() && choice.runner_up_seconds < choice.seconds;
+}
+
 std::string choice_line(const Choice& choice, bool reduced, bool explained) {
   const std::string other =
       choice.runner_up.empty()
@@ -190,7 +195,9 @@ std::string table_text(const Choices& choices) {
   for (std::size_t i = 0; i < table.size(); ++i) {
     const bool reduced = choices.price(i, place_of(choices, table[i].algorithm)).reduced;
     any_reduced |= reduced;
-    text += choice_line(table[i], reduced, i == 0 || table[i].algorithm != table[i - 1].algorithm);
+    text +=
+        choice_line(table[i], reduced,
+                    i == 0 || table[i].algorithm != table[i - 1].algorithm || is_slower(table[i]));
   }
   if (any_reduced)
     text += "\n~ from plans of up to 8 of the hosts, since the whole one has too many steps\n";

@@ -93,9 +93,10 @@ void Progress::steps(const engine::History& history) {
   const double seconds = std::chrono::duration<double>(engine::Clock::now() - begin_).count();
   say(fmt::format("{} in {}{}", engine::count_text(std::uint64_t(steps), "step"),
                   (seconds < 60 ? fmt::format("{:.1f} s", seconds) : duration_text(seconds)) +
-                      (history.examples_per_second > 0 ? fmt::format(", {:.0f} examples/s (median)",
-                                                                     history.examples_per_second)
-                                                       : ""),
+                      (history.examples_per_second > 0
+                           ? fmt::format("; the median step runs at {:.0f} examples/s",
+                                         history.examples_per_second)
+                           : ""),
                   history.times ? "\n" + history.times->describe() : ""));
 }
 

@@ -284,9 +284,7 @@ strategies::SessionOptions session_options(const TrainFlags& f,
 
 strategies::Launch launch_of(const TrainFlags& f) {
   together([&] { f.communication.network.launch.publish(); });
-  const strategies::Launch launch = strategies::launch();
-  if (launch.rank == 0) warn_of_misspelled_variables(Log());
-  return launch;
+  return strategies::launch();
 }
 
 int train(const TrainFlags& given, const Program& program) {

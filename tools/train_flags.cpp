@@ -207,8 +207,8 @@ void declare_strategy(CLI::App& app, TrainFlags& f) {
       ->check(one_of({"auto", "fused", "separate"}))
       ->capture_default_str();
   app.add_option("--deadline", f.deadline_seconds,
-                 "seconds after which a replica that waits for another takes it for lost (default: "
-                 "60; in training at least 20 median steps)")
+                 "seconds to wait for another replica before the job ends (default: 60; in "
+                 "training at least 20 median steps)")
       ->check(number_above(0, 1e6));
   app.add_option("--memory-limit", f.memory_limit,
                  "largest memory of each process, e.g. 2g; 0: all that is free; with "

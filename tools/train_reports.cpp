@@ -17,7 +17,7 @@
 namespace lockstep::tools {
 namespace {
 
-// Of several checkpoints within this time the output has the first.
+// Least time between two lines about checkpoints, unless all are wanted.
 constexpr std::chrono::seconds kBetweenLines{1};
 
 bool has_checkpoints(const std::string& folder) {
@@ -105,7 +105,7 @@ void TrainReports::tell_checkpoint() {
 void TrainReports::end(const engine::History& history, const std::vector<std::string>& memory,
                        engine::Strategy& strategy) {
   progress_.close();
-  if (saved_ > told_) tell_checkpoint();
+  if (saved_ != told_) tell_checkpoint();
   progress_.steps(history);
   if (history.traffic) progress_.say(traffic_text(*history.traffic, history.traffic_steps));
   for (const std::string& line : memory) progress_.say(line);

@@ -223,24 +223,23 @@ Choice Choices::choose(std::size_t bytes) const {
   const std::size_t none = prices.size();
   // Returns the fastest of the distinct plans that differ from those of `but`; `none` if there is
   // none.
-  const auto cheapest = [&](const std::vector<std::size_t>& but) {
-    const auto differs = [&](std::size_t i) {
-      return first[i] == i && std::all_of(but.begin(), but.end(),
-                                          [&](std::size_t other) { return first[other] != i; });
-    };
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < none; ++i)
-      if (differs(i)) least = std::min(least, prices[i].seconds);
+  const auto fastest = [&](const std::vector<std::size_t>& but) {
     std::size_t found = none;
     for (std::size_t i = 0; i < none; ++i)
-      if (differs(i) && prices[i].seconds <= least * alike_ &&
-          (found == none || is_preferred(prices[i], prices[found])))
+      if (first[i] == i &&
+          std::ranges::none_of(but, [&](auto other) { return first[other] == i; }) &&
+          (found == none || prices[i].seconds < prices[found].seconds))
         found = i;
     return found;
   };
   Choice choice;
   choice.bytes = bytes;
-  std::size_t chosen = cheapest({});
+  std::size_t chosen = fastest({});
+  const double least = prices[chosen].seconds;
+  for (std::size_t i = 0, found = none; i < none; ++i)
+    if (first[i] == i && prices[i].seconds <= least * alike_ &&
+        (found == none || is_preferred(prices[i], prices[found])))
+      chosen = found = i;
   for (const SizeRule& rule : rules_) {
     if (bytes < rule.from || bytes >= rule.to) continue;
     choice.asked = true;
@@ -250,7 +249,7 @@ Choice Choices::choose(std::size_t bytes) const {
   choice.algorithm = algorithms_[chosen];
   choice.seconds = prices[first[chosen]].seconds;
   std::vector<std::size_t> as_long{chosen};
-  const std::size_t other = cheapest(as_long);
+  const std::size_t other = fastest(as_long);
   if (other < none) {
     choice.runner_up = algorithms_[other];
     choice.runner_up_seconds = prices[other].seconds;
@@ -269,7 +268,7 @@ Choice Choices::choose(std::size_t bytes) const {
     // Compare with the next algorithm that takes longer.
     std::size_t than = other;
     while (than < none && prices[than].seconds <= choice.seconds * alike_)
-      as_long.push_back(than), than = cheapest(as_long);
+      as_long.push_back(than), than = fastest(as_long);
     const Price &mine = prices[chosen], &its = prices[other];
     if (than != other) {
       choice.reason = fmt::format("{} takes as long{}", choice.runner_up,

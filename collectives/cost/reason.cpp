@@ -59,10 +59,12 @@ constexpr double kFewer = 0.9;
 
 // Returns two times as text, with more digits if they would look equal.
 std::pair<std::string, std::string> two_times(double a, double b) {
-  std::string first = time_text(a), second = time_text(b);
-  if (first == second && a != b)
-    first = fmt::format("{:.4g} us", a * 1e6), second = fmt::format("{:.4g} us", b * 1e6);
-  return {first, second};
+  const std::string first = time_text(a), second = time_text(b);
+  if (first != second || a == b) return {first, second};
+  const bool micro = std::max(a, b) < 1e-3;
+  const double unit = micro ? 1e-6 : 1e-3;
+  return {fmt::format("{:.5g} {}", a / unit, micro ? "us" : "ms"),
+          fmt::format("{:.5g} {}", b / unit, micro ? "us" : "ms")};
 }
 
 // Compares the chosen all-reduce with another one, in words.
@@ -116,12 +118,16 @@ class Comparison {
     if (need == kRounds)
       return fmt::format("besides its communication rounds, {} takes {}, {} {}", name_, mine,
                          other_, than);
-    const bool limit = need != kWork && seconds(mine_, need) > kHardlyPauses * mine_.seconds;
-    if (!limit) return fmt::format("{} waits for {}, {} for {}", name_, mine, other_, than);
+    const auto is_limit = [&](const Price& price) {
+      return seconds(price, need) > kHardlyPauses * price.seconds;
+    };
+    if (need == kWork || !is_limit(mine_))
+      return fmt::format("{} waits for {}, {} for {}", name_, mine, other_, than);
     const bool processors = need == kPart && mine_.part == HostPart::kProcessors;
-    return fmt::format("{} limit{} both: {} leaves {} idle for {}, {} for {}",
+    return fmt::format("{} limit{} {}: {} leaves {} idle for {}, {} for {}",
                        need == kWire ? "the wire" : part_name(mine_.part), processors ? "" : "s",
-                       name_, processors ? "them" : "it", mine, other_, than);
+                       is_limit(than_) ? "both" : name_, name_, processors ? "them" : "it", mine,
+                       other_, than);
   }
 
  private:

@@ -189,7 +189,7 @@ void time_trials(Topology& topology, double seconds, const RunProbes& run) {
   left = disturbed(topology.trials, samples);
   std::erase_if(topology.trials,
                 [&](const Trial& trial) { return std::ranges::find(left, trial) != left.end(); });
-  // More bytes never take less time: noise would let predictions depend on the sizes of a table.
+  // Makes times monotone in bytes. Otherwise noise lets a prediction depend on the sizes planned.
   std::ranges::stable_sort(topology.trials, {}, &Trial::bytes);
   std::map<std::string_view, double> least;
   for (Trial& trial : topology.trials)

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -40,8 +42,10 @@ constexpr milliseconds kFirstsReason{2000};  // after the deadline, for the firs
 constexpr milliseconds kFarewell{500};       // to send an error
 constexpr std::size_t kSecretBytes = 64;
 
+constexpr std::string_view kPrivate = "unix:";
+
 bool is_private(const std::string& rendezvous) {
-  return rendezvous.starts_with("unix:");
+  return rendezvous.starts_with(kPrivate);
 }
 
 bool always(const ControlLink&) {
@@ -198,6 +202,9 @@ class TcpBootstrap : public Bootstrap {
         if (begin < end_of_it) problem = problem.substr(begin + 2, end_of_it - begin - 2);
       }
     }
+    if (is_private(options_.rendezvous) &&
+        !std::filesystem::exists(options_.rendezvous.substr(kPrivate.size())))
+      problem = "it has not been started, or it has ended";
     fail(Code::kTimeout, "process {} of {} did not reach process 0 {} within {} s: {}",
          options_.process, options_.processes,
          is_private(options_.rendezvous) ? "on this host" : "at " + options_.rendezvous,

@@ -58,8 +58,8 @@ class FunctionSink final : public spdlog::sinks::base_sink<std::mutex> {
   Log::Sink function_;
 };
 
-// Writes the date and the level before warnings and errors, and erases a line of progress on a
-// terminal.
+// Prefixes warnings and errors with date and level. On a terminal, first erases the line of
+// progress.
 class LineFormatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& to) override {

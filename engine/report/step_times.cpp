@@ -86,20 +86,21 @@ std::string StepTimes::describe() const {
   std::string text = fmt::format("a step takes {} (median) and {} (99th percentile)",
                                  duration(rank.step), duration(rank.step_p99));
   if (ranks.size() == 1 || rank.steps < kFewSteps) return text;
-  text += "; the medians of its parts:";
+  text += ". In the median step:";
   const auto part = [&](double seconds, const std::string& what) {
     text += fmt::format("\n{:>10}  {}", duration(seconds), what);
   };
-  part(rank.work, fmt::format("computation of rank {}, the slowest", slowest));
-  part(exposed, "communication that computation does not hide");
+  part(rank.work, fmt::format("rank {}, the slowest, computes", slowest));
+  part(exposed,
+       fmt::format("rank {} waits for communication that computation does not hide", slowest));
   const double least = kLittle * rank.step;  // less is not worth a line
   if (waited_for_slowest > least)
-    part(waited_for_slowest, fmt::format("waits of the other rank{} for rank {}",
-                                         ranks.size() == 2 ? "" : "s", slowest));
+    part(waited_for_slowest, fmt::format("the other rank{} for rank {}",
+                                         ranks.size() == 2 ? " waits" : "s wait", slowest));
   if (late_in_turn > kMuch * rank.step)
-    part(late_in_turn, "waits of every rank for others, which are late in different steps");
+    part(late_in_turn, "every rank waits for others that are late in turn");
   if (const auto hidden = hidden_percent())
-    part(messages, fmt::format("travel of messages, {:.0f} % of it hidden", *hidden));
+    part(messages, fmt::format("messages travel, {:.0f} % of it hidden by computation", *hidden));
   return text;
 }
 

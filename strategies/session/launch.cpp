@@ -212,10 +212,11 @@ void require_sound_by_hand(const Variables& v) {
   if (!v.has("LOCKSTEP_RANK") && !v.has("LOCKSTEP_RANKS") && !v.has("LOCKSTEP_RENDEZVOUS")) return;
   const auto size = v.number({"LOCKSTEP_RANKS"}, 1);
   const auto rank = v.number({"LOCKSTEP_RANK"});
-  require(size && rank,
-          "LOCKSTEP_RANK is '{}' and LOCKSTEP_RANKS '{}': they must be the number of this process, "
-          "from 0 on, and how many there are",
-          engine::brief(v.text("LOCKSTEP_RANK")), engine::brief(v.text("LOCKSTEP_RANKS")));
+  require(
+      size && rank,
+      "LOCKSTEP_RANK is '{}' and LOCKSTEP_RANKS is '{}': set both, to the number of this process, "
+      "from 0 on, and to how many there are",
+      engine::brief(v.text("LOCKSTEP_RANK")), engine::brief(v.text("LOCKSTEP_RANKS")));
   require(*rank < *size, "--rank (LOCKSTEP_RANK) is {}: of {} processes the last one is {}", *rank,
           *size, *size - 1);
   const auto started = v.number({"OMPI_COMM_WORLD_SIZE"}, 2);

@@ -24,7 +24,7 @@ std::string prediction(const collectives::Choice& choice, bool with_update) {
   if (choice.runner_up.empty()) return {};
   return fmt::format("{}{}: {} predicted ({}: {}, {})", engine::bytes_text(double(choice.bytes)),
                      with_update ? " with update" : "", collectives::time_text(choice.seconds),
-                     choice.runner_up_seconds < choice.seconds ? "equal within 10 %" : "next",
+                     choice.runner_up_seconds < choice.seconds ? "about the same" : "next",
                      choice.runner_up, collectives::time_text(choice.runner_up_seconds));
 }
 

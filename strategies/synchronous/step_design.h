@@ -139,7 +139,7 @@ StepQuestion question(const DesignInput& input, const DesignOptions& options);
 std::string bucket_name(std::size_t index, engine::Range bucket, const engine::Graph& graph);
 
 // Returns lines like "all-reduce: direct, update fused; 4 MiB: ...", "buckets: 2 of up to 4 MiB",
-// "reason: ..." and "update: fused, because ...".
-std::string sentence(const StepDesign& design);
+// "reason: ..." and "update: fused, because ...". `recorded`: a checkpoint's plan made the choices.
+std::string sentence(const StepDesign& design, bool recorded = false);
 
 }  // namespace lockstep::strategies

@@ -36,7 +36,7 @@ bool unlike_processors(const collectives::Topology& topology) {
          std::ranges::any_of(topology.ranks, other_kind);
 }
 
-std::string sentence(const StepDesign& design) {
+std::string sentence(const StepDesign& design, bool recorded) {
   const bool alone = !design.plan.empty() && design.plan[0].plan.ranks() == 1;
   std::string text = fmt::format("all-reduce: {}, update {}",
                                  alone                       ? "none for one replica"
@@ -44,6 +44,7 @@ std::string sentence(const StepDesign& design) {
                                                              : counted(design.algorithms),
                                  name(design.update));
   if (!design.predicted.empty()) text += "; " + design.predicted;
+  if (recorded) text += "; as in the checkpoint";
   text += fmt::format("\nbuckets: {} of up to {}\nreason: {}\nupdate: {}, because {}",
                       design.buckets.size(), engine::bytes_text(double(design.bucket_bytes)),
                       design.reason.text(), name(design.update), design.update_reason.text());

@@ -40,7 +40,8 @@ std::string Synchronous::reason() const {
 
 std::string Synchronous::explain() const {
   if (mirrors_.empty()) return std::string(name()) + ": nothing is chosen before fit or restore";
-  std::string text = fmt::format("{}: {}\n{}", name(), topology_.describe(), sentence(design_));
+  std::string text = fmt::format("{}: {}\n{}", name(), topology_.describe(),
+                                 sentence(design_, plan_source_.recorded));
   if (!mirrors_.empty() && mirrors_[0]->checks)
     text += "\n" + strategies::sentence(*mirrors_[0]->checks, design_.update);
   const bool on_host = mirrors_.empty() || mirrors_[0]->kernels().in_host_memory();

@@ -267,7 +267,7 @@ class CMake(Installed):
             self.count_runs(self.work / "build/variables", environment)
 
     def serves(self):
-        return "gRPC" in self.good([self.program, "doctor"]) and "missing gRPC" not in self.good([self.program, "doctor"])
+        return "gRPC" in self.good([self.program, "doctor"]) and "absent gRPC" not in self.good([self.program, "doctor"])
 
     def count_runs(self, program, environment):
         """Three clients of one server, one after the other."""

@@ -39,7 +39,7 @@ class Output(Case):
     def test_a_quiet_run_says_nothing_that_is_no_warning(self):
         for flag in ("-q", "--quiet"):
             done = self.good("train", *RUN, *self.outputs(), flag, "--json")
-            self.assertEqual([line for line in said(done) if " warning " not in line], [])
+            self.assertEqual([line for line in said(done) if " warning: " not in line], [])
             self.assertEqual(json.loads(done.stdout)["steps"], 12)
         done = self.good("predict", "--checkpoints", self.top / "c", "-q")
         self.assertEqual((done.stderr, done.stdout.splitlines()[0][:15]), ("", "index,predicted"))

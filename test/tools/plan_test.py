@@ -211,10 +211,33 @@ class Plan(Case):
             described = json.loads(self.good("plan", "--topology", topology, "--json").stdout)["topology"]["hosts"]
             self.assertEqual(len(links), len(described[0]["costs"].get("links", [])) if hosts == 1 else 0)
 
+    def test_the_picture_of_any_size_is_priced_by_its_own_steps(self):
+        """Between 16 and 32 KiB the plan of halving and doubling has other steps than at 16 KiB."""
+        for size in ("16k", "17k"):
+            root = self.picture("--topology", "4x1", "--algorithm", "halving_doubling", "--size", size)
+            texts = " ".join(node.text or "" for node in root.iter(SVG + "text"))
+            self.assertIn("predicted", texts)
+            self.assertNotIn("by the costs of the steps", texts)
+
     def job(self, *arguments, prefix=(), folder="cache"):
         """Of this job, with a cache of the test's own."""
         with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.top / folder)}):
             return self.good("plan", *arguments, prefix=prefix)
+
+    def test_what_a_job_measured_is_shown_and_stays(self):
+        with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.top / "cache")}):
+            for _ in range(5):
+                said = self.good("train", "--model", "mlp", "--examples", "100", "--steps", "1", "--replicas", "2", "-v").stderr
+                if "not kept" not in said:
+                    break
+            else:
+                self.skipTest("the machine is busy with other work: no costs are kept")
+        stored, = (self.top / "cache/lockstep").glob("costs-*")
+        before = stored.read_bytes()
+        self.assertIn(", costs measured before (", self.job("--replicas", "2").stdout)
+        self.assertEqual(stored.read_bytes(), before)
+        self.job("--replicas", "2", "--fresh")
+        self.assertNotEqual(stored.read_bytes(), before)
 
     def test_this_job_is_measured(self):
         said = self.job("--replicas", CROWD).stdout

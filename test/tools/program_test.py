@@ -383,6 +383,7 @@ class BadInput(Case):
         for again in ([], ["--algorithm", "ring:65536..,direct:..64KiB"], ["--algorithm", rules]):
             done = self.good("train", *flags, *again, "--steps", "6", "--verbose")
             self.assertIn("the plan is the checkpoint's, so that the bits are the same", done.stderr)
+            self.assertRegex(done.stderr, r"\nall-reduce: .*; as in the checkpoint\n")
             self.assertNotIn("bits may differ", done.stderr)
             self.assertEqual(json.loads(done.stdout)["algorithm"], rules)
             shutil.rmtree(self.top / "c" / "step-000000000006", ignore_errors=True)

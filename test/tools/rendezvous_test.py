@@ -114,6 +114,12 @@ class Rendezvous(Case):
         self.assertEqual(codes[:2], [75, 75], errors)
         self.assertTrue(re.search(r"process 2 of 3 did not reach process 0 on this host within 1 s|process 2 on host|rank 2", errors[0]), errors)
 
+    def test_a_process_that_waits_for_the_first_says_that_it_has_not_been_started(self):
+        _, flags = by_hand(free_ports(2), 1)
+        done = program.run(*TRAIN, *flags, "--deadline", "1")
+        self.assertEqual(done.returncode, 75)
+        self.assertIn("did not reach process 0 on this host within 1 s: it has not been started", done.stderr)
+
     def test_signals_end_a_process_that_waits_for_others_at_once(self):
         for rank, number, wanted in ((0, signal.SIGTERM, 143), (0, signal.SIGINT, 130), (1, signal.SIGUSR1, 75)):
             _, flags = by_hand(free_ports(2), rank)

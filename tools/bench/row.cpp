@@ -120,7 +120,7 @@ std::string field_help() {
   algbw, busbw     algbw_gb_s: bytes over us; busbw_gb_s: that times the part of the bytes that
                    must travel, 2 (n - 1) / n in an all-reduce of n ranks
   roof %           roofline_percent: roofline_us over us: the time to read all inputs and write
-                   all results once; between hosts, that of the bytes on the measured wire
+                   all results once, or between hosts to send the bytes at the measured rate
   predicted        predicted_us: null without a prediction
   wrong            elements with a wrong result; null with --check none
   MPI us, ratio    mpi_us, mpi_min_us, mpi_p99_us, mpi_wrong; MPI's time over lockstep's
@@ -129,8 +129,7 @@ std::string field_help() {
   * ! ? ^          chosen by the planner; disturbed: a rank waited for a processor; more than
                    twice off the prediction; roof % above 120
 Fields of JSON and CSV alone:
-  reason           why the planner chooses this algorithm, or what the chosen one needs less of;
-                   by predicted times: "memory" is a host's, a rank's work is its thread's
+  reason           why the planner chooses this algorithm, or why the chosen one is faster
   barrier_ns       a barrier of ranks 0 and 1; null if they are on different hosts
   processors_us    processor time of all ranks (of MPI: mpi_processors_us); null below 64 KiB and
                    for threads

@@ -409,7 +409,7 @@ TEST(Planner, ReasonsSayWhatIsSaved) {
         .reason;
   };
   EXPECT_THAT(reason("1x4", 64 * kMiB), HasSubstr("direct moves 512 MiB through memory, "));
-  EXPECT_THAT(reason("1x8", 64 * kMiB), HasSubstr("a link between two devices limits both: "));
+  EXPECT_THAT(reason("1x8", 64 * kMiB), HasSubstr("a link between two devices limits ring: "));
   EXPECT_THAT(reason("4x4", 4 * kKiB), HasSubstr(" needs 4 communication rounds, "));
   EXPECT_THAT(reason("4x4", 16 * kKiB), HasSubstr(" sends 32 KiB per host, "));
   EXPECT_THAT(reason("4x4", 64 * kMiB), HasSubstr("the wire limits both: "));

@@ -63,6 +63,9 @@ TEST(Reason, HasTimesThatDiffer) {
   EXPECT_EQ(reason("direct", {.seconds = 0.44 * kUs, .work_seconds = 0.38 * kUs}, "ring",
                    {.seconds = 0.48 * kUs, .work_seconds = 0.42 * kUs}),
             "direct keeps its busiest rank busy for 0.38 us, ring for 0.42 us");
+  EXPECT_EQ(reason("direct", {.seconds = 15e-3, .work_seconds = 12.341e-3}, "ring",
+                   {.seconds = 16e-3, .work_seconds = 12.344e-3}),
+            "direct waits for 2.66 ms, ring for 3.66 ms");
 }
 
 // Fewer bytes are no reason if the wire is hardly used.
@@ -86,7 +89,7 @@ TEST(Reason, WhereNothingIsSavedIsHowTheLimitIsUsed) {
   Price mine{.seconds = 53 * kUs, .wire_seconds = 52 * kUs}, than = mine;
   than.seconds = 64 * kUs;
   EXPECT_EQ(reason("direct", mine, "ring", than),
-            "the wire limits both: direct leaves it idle for 1.0 us, ring for 12.0 us");
+            "the wire limits direct: direct leaves it idle for 1.0 us, ring for 12.0 us");
   // The wire stays the reason if something else is saved that limits neither algorithm.
   than.seconds = 54 * kUs, than.work_seconds = 30 * kUs, mine.work_seconds = 20 * kUs;
   EXPECT_EQ(reason("direct", mine, "ring", than),
@@ -109,7 +112,7 @@ TEST(Reason, OfDevicesIsTheirLinksAndNotTheThreadThatWaitsForThem) {
   Price than = mine;
   than.seconds = than.work_seconds = 45 * kUs;
   EXPECT_EQ(reason("direct", mine, "ring", than),
-            "a link between two devices limits both: direct leaves it idle for 1.0 us, ring for "
+            "a link between two devices limits direct: direct leaves it idle for 1.0 us, ring for "
             "21.0 us");
 }
 

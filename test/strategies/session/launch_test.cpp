@@ -166,7 +166,7 @@ TEST(Launches, ThatCannotMeetOrContradictThemselvesAreRefused) {
       {no_port, "MASTER_PORT 'abc'"},
       {no_tasks, "SLURM_STEP_NUM_TASKS 'x'"},
       {too_large, "--rank (LOCKSTEP_RANK) is 4: of 4 processes the last one is 3"},
-      {no_number, "LOCKSTEP_RANKS '4x'"},
+      {no_number, "LOCKSTEP_RANKS is '4x'"},
       {no_address, "LOCKSTEP_RENDEZVOUS does not say where the processes meet"},
       {{{"LOCKSTEP_RENDEZVOUS", "node1:29500"}}, "LOCKSTEP_RANK is ''"},
       {{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, "PMI_SIZE=2: a launcher with PMI"},

@@ -85,7 +85,7 @@ void expect_late(const engine::History& history) {
     EXPECT_GT(times.ranks[std::size_t(rank)].waited, late.waited) << rank;
     EXPECT_LT(times.ranks[std::size_t(rank)].work, late.work) << rank;
   }
-  EXPECT_THAT(times.describe(), HasSubstr("computation of rank 2, the slowest"));
+  EXPECT_THAT(times.describe(), HasSubstr("rank 2, the slowest, computes"));
 }
 
 TEST(SlowestRank, OfThreadsIsNamedWithWhatTheOthersWait) {
