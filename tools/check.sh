@@ -17,7 +17,8 @@ undefined-behavior sanitizers.
   --changed [REVISION]    builds, and runs the tests of the folders in which files differ from REVISION
                           (default: the last commit, or the one before where nothing differs), and the lints
   --field                 builds, and starts jobs under the launchers of others: Slurm, MPICH, torchrun, which it
-                          installs (as root; some GB in build/field; up to 40 minutes)
+                          installs, and installs packages in bare roots (as root; some GB in
+                          build/field; up to an hour)
 
 exit code: 0 everything passed or was skipped with a reason, 1 something failed, 2 bad option
 TEXT
@@ -117,7 +118,7 @@ if [ "$mode" = field ]; then
   mkdir -p build/field
   test/tools/field/prepare.sh build/field || exit 1
   passed=0
-  for test in "slurm_test.py build/tools/lockstep" "launchers_test.py build/tools/lockstep build/field"; do
+  for test in "slurm_test.py build/tools/lockstep" "launchers_test.py build/tools/lockstep build/field" "package_test.py . build/field"; do
     # shellcheck disable=SC2086 # words
     if env --default-signal python3 test/tools/field/$test; then passed=$((passed + 1)); else failed "${test%% *}"; fi
   done
