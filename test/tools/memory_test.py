@@ -45,7 +45,7 @@ class Memory(unittest.TestCase):
         if subprocess.run([*hidden, "true"], capture_output=True).returncode != 0:
             self.skipTest("/proc cannot be hidden here")
         done = subprocess.run([*hidden, LOCKSTEP, "doctor"], capture_output=True, text=True, timeout=PATIENCE)
-        self.assertRegex(done.stdout, r"(?m)^found   memory +[0-9.]*[1-9][0-9.]* GiB may be used$")
+        self.assertRegex(done.stdout, r"(?m)^found  memory +[0-9.]*[1-9][0-9.]* GiB may be used$")
         done = subprocess.run([*hidden, LOCKSTEP, "train", "--model", "mlp", "--examples", "100", "--batch", "50", "--steps", "2",
                                "--device", "cpu"], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(done.returncode, 0, done.stderr)
