@@ -168,6 +168,13 @@ json json_of(const Choice& choice) {
   return object;
 }
 
+// Returns "costs measured"; a job on one host may have timed all-reduces alone.
+std::string costs_text(const Topology& topology) {
+  return topology.costs_are == "assumed" && !topology.trials.empty()
+             ? "all-reduces timed"
+             : "costs " + topology.costs_are;
+}
+
 // Returns " in 210 ms, planned in 20 ms" or " before (2026-11-28 23:40, read in 3 ms), ..."; empty
 // if nothing was measured.
 std::string how(const PlanSource& source) {
@@ -222,8 +229,8 @@ std::string plan_text(const PlanSource& source, const Topology& topology, const 
                       const PlannedModel* model) {
   const auto count = [](std::size_t n, const char* one) { return engine::count_text(n, one); };
   std::string text =
-      fmt::format("{}: {} on {}, costs {}{}\n", source.name, count(topology.ranks.size(), "rank"),
-                  count(topology.hosts.size(), "host"), topology.costs_are, how(source));
+      fmt::format("{}: {} on {}, {}{}\n", source.name, count(topology.ranks.size(), "rank"),
+                  count(topology.hosts.size(), "host"), costs_text(topology), how(source));
   text += hosts_text(topology);
   text += ring_text(topology);
   if (topology.hosts.size() > 1) {

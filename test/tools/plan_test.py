@@ -234,7 +234,7 @@ class Plan(Case):
                 self.skipTest("the machine is busy with other work: no costs are kept")
         stored, = (self.top / "cache/lockstep").glob("costs-*")
         before = stored.read_bytes()
-        self.assertIn(", costs measured before (", self.job("--replicas", "2").stdout)
+        self.assertIn(", all-reduces timed before (", self.job("--replicas", "2").stdout)
         self.assertEqual(stored.read_bytes(), before)
         self.job("--replicas", "2", "--fresh")
         self.assertNotEqual(stored.read_bytes(), before)
