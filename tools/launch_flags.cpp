@@ -43,7 +43,7 @@ void warn_of_misspelled_variables(const engine::Log& log) {
     if (std::ranges::find(kKnown, name) != kKnown.end()) continue;
     if (const std::string nearest = engine::nearest(name, kKnown); !nearest.empty())
       log.warning("the variable {}{} has no effect; did you mean {}{}?", kPrefix,
-                  engine::brief(std::string(name)), kPrefix, nearest);
+                  engine::brief(name), kPrefix, nearest);
   }
 }
 

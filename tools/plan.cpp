@@ -219,7 +219,7 @@ collectives::Calibration calibrated(const PlanFlags& f, strategies::Session& ses
   if (!f.verbosity.quiet) options.tell = complain;
   collectives::Job job(collectives::ranks_of(session.bootstrap(), found),
                        {.network = session.network()});
-  // What a job has measured is what the next one uses, also if it timed all-reduces alone.
+  // The next job uses what a job has measured, even if that timed all-reduces alone.
   collectives::Calibration stored = collectives::stored_costs(job, found, options);
   return stored.cached ? stored : collectives::calibrate(job, found, *ops, options);
 }

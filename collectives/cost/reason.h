@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Explanation for people, in one sentence, why one all-reduce is predicted to take less time than
 // another. It says what the first needs less of, with both amounts. If it needs no less of
-// anything, it names the resource that limits both and how long each leaves it idle. Pure and
+// anything, it says how long each waits, or leaves the resource idle that limits it. Pure and
 // thread-safe.
 #pragma once
 #include <string>

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -202,8 +203,10 @@ class TcpBootstrap : public Bootstrap {
         if (begin < end_of_it) problem = problem.substr(begin + 2, end_of_it - begin - 2);
       }
     }
+    std::error_code unreadable;
     if (is_private(options_.rendezvous) &&
-        !std::filesystem::exists(options_.rendezvous.substr(kPrivate.size())))
+        !std::filesystem::exists(options_.rendezvous.substr(kPrivate.size()), unreadable) &&
+        !unreadable)
       problem = "it has not been started, or it has ended";
     fail(Code::kTimeout, "process {} of {} did not reach process 0 {} within {} s: {}",
          options_.process, options_.processes,

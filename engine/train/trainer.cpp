@@ -60,8 +60,8 @@ struct Trainer::Fit {
   std::int64_t saved = -1;  // step of the last checkpoint
   std::optional<Checkpoints> checkpoints;
   History history;
-  bool measured = false;  // set once, early in the run
-  std::optional<RunState> restored;
+  bool measured = false;             // set once, early in the run
+  std::optional<RunState> restored;  // state of the checkpoint in use
 };
 
 Trainer::Trainer(Strategy& strategy, GraphSpec graph, optim::Optimizer optimizer,

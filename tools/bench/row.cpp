@@ -218,7 +218,7 @@ std::string summary(const std::vector<Row>& rows) {
       fmt::format("# predictions within a factor of two: {} of {}", predicted - off, predicted);
   std::string reasons;
   for (const Row& row : rows)
-    if (row.choice.chosen && row.choice.reason != kAskedFor)
+    if (row.choice.chosen)
       reasons += fmt::format("\n# {}, {}: {}", engine::bytes_text(double(row.bytes)),
                              row.choice.algorithm, row.choice.reason);
   if (!reasons.empty()) text += "\n# why the planner chose, by predicted times:" + reasons;

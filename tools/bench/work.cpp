@@ -140,7 +140,7 @@ std::string why_not(const std::optional<collectives::Choices>& planned,
                     const std::optional<PlannedPlace>& place, const std::string& choice,
                     std::size_t bytes) {
   const std::optional<PlannedPlace> best = planned_place(planned, choice, bytes);
-  if (!place || !best) return kAskedFor;
+  if (!place || !best) return "it was asked for";
   const std::string& name = planned->algorithms()[place->algorithm];
   const std::string same = planned->same(place->size, place->algorithm);
   if (!same.empty()) return "same plan as " + same;
@@ -275,7 +275,7 @@ std::vector<Choice> choices(const Task& task, const std::string& wanted, std::si
   const std::optional<Choice> best = best_of(task, bytes, planned, automatic);
   std::vector<Choice> found;
   for (const std::string& name : names) {
-    Choice choice{name, kAskedFor};
+    Choice choice{name, {}};
     if (name == "auto") choice = *best;
     choice.chosen = best && best->algorithm == choice.algorithm;
     const std::optional<PlannedPlace> place = planned_place(planned, choice.algorithm, bytes);

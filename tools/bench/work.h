@@ -38,9 +38,6 @@ struct Task {
   double bus_factor() const;
 };
 
-// Reason of an algorithm that flags name.
-inline constexpr const char* kAskedFor = "it was asked for";
-
 // Holds an algorithm for one size, and the reason for it.
 struct Choice {
   std::string algorithm, reason;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Installs the launchers of other projects for the tests of this folder: Slurm and munge from the distribution (as root),
-# MPICH and torchrun from PyPI into virtual environments in the folder $1, and the
-# tools that make bare roots and packages. Takes some minutes and gigabytes.
+# MPICH and torchrun from PyPI into virtual environments in the folder $1,
+# and the tools that make bare roots and packages. Takes some minutes and gigabytes.
 set -eu
 folder=$1
 if ! PATH=$PATH:/usr/sbin command -v slurmctld munged >/dev/null; then
